@@ -1,8 +1,8 @@
 """How a client authenticates: by name alone (SIMPLE), or by a SASL mechanism (the package bmq.hdfs.sasl).
 
-The first byte of a connection says which of the two it uses. SIMPLE sends nothing else: the user's name is part of the
-connection's context. With SASL both sides then exchange RpcSasl messages until the server says SUCCESS, and only then
-is the context sent. A server that refuses SIMPLE says so in its first answer.
+The first byte of a connection names the method. SIMPLE sends nothing else: the user's name is part of the connection's
+context. With SASL both sides exchange RpcSasl messages until the server sends SUCCESS. Only then is the context sent. A
+server that refuses SIMPLE says so in its first answer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ FATAL_UNAUTHORIZED: Final = 15  # RpcErrorCodeProto
 
 
 class MessageLayer(Protocol):
-    """Protects what goes over a connection after the login. Messages count: each is sent in the order it was made in."""
+    """Protects the messages of a connection after the login. Messages are numbered, so each is sent in the order in which it
+    was made.
+    """
 
     @property
     def bytes_max(self) -> int:
@@ -34,7 +36,7 @@ class MessageLayer(Protocol):
     def wrap(self, data: bytes | bytearray | memoryview) -> bytes: ...
 
     def unwrap(self, message: bytes | bytearray | memoryview) -> bytes:
-        """Raises StoreError: the message was changed, or is out of order."""
+        """The data of a message. Raises StoreError: the message was changed, or is out of order."""
 
 
 class Negotiation(Protocol):
@@ -48,7 +50,7 @@ class Negotiation(Protocol):
 
 
 class Authentication(Protocol):
-    """`first_byte`: NO_NEGOTIATION or SASL_NEGOTIATION. `user_information`: what the connection's context says."""
+    """`first_byte`: NO_NEGOTIATION or SASL_NEGOTIATION. `user_information`: the user in the connection's context."""
 
     @property
     def first_byte(self) -> int: ...
@@ -57,15 +59,15 @@ class Authentication(Protocol):
     def user_information(self) -> UserInformation: ...
 
     async def negotiate(self, negotiation: Negotiation) -> MessageLayer | None:
-        """Called once for each connection, after its first bytes and before its context. Raises StoreError.
+        """Log in. Called once for each connection, after its first bytes and before its context. Raises StoreError.
 
-        What protects all that follows; None: nothing does.
+        Returns the layer that protects later messages; None without protection.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class SimpleAuthentication:
-    """The server believes the name it is told."""
+    """The server trusts the user name in the context."""
 
     user: str
 
@@ -103,7 +105,7 @@ def refusal(server: str, error: RemoteError, error_detail: int, *, is_sasl: bool
 
 
 def _login_advice(error: RemoteError) -> str:
-    """What to change, where the server's words do not say it."""
+    """What to change, if the server's message does not say it."""
     return next((f", {advice}" for part, advice in _LOGIN_ADVICE if part in error.message), "")
 
 

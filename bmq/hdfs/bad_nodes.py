@@ -1,4 +1,4 @@
-"""DataNodes that hung or could not be reached a short while ago: the NameNode keeps naming them for minutes."""
+"""DataNodes that hung or were unreachable a short while ago. The NameNode keeps naming them for minutes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bmq.hdfs.blocks import DataNode
 
 
 class BadNodes:
-    """Remembered for `expiry_s` seconds after the last `add`; told apart by uuid."""
+    """Remembers nodes, by uuid, for `expiry_s` seconds after their last `add`."""
 
     def __init__(self, expiry_s: float) -> None:
         self._expiry_s = expiry_s
@@ -23,7 +23,7 @@ class BadNodes:
         return known is not None and get_running_loop().time() < known[0]
 
     def current(self) -> tuple[DataNode, ...]:
-        """Sorted by uuid."""
+        """The nodes, sorted by uuid."""
         self._forget_old()
         return tuple(self._until_s[uuid][1] for uuid in sorted(self._until_s))
 

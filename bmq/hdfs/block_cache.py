@@ -27,7 +27,7 @@ class BlockRange(NamedTuple):
 class FileExtents:
     """A file's blocks at one moment. Afterwards only the last block of an open file can grow.
 
-    `tokens_expire_ms`: until when the first of its block tokens counts, since 1970; None: there are none.
+    `tokens_expire_ms`: when the first of its block tokens expires, since 1970; None without block tokens.
     """
 
     __slots__ = ("_blocks", "_offsets", "_visible_bytes", "is_open", "length_bytes", "tokens_expire_ms")
@@ -47,7 +47,7 @@ class FileExtents:
         self.tokens_expire_ms = min((expiry for expiry in expiries if expiry is not None), default=None)
 
     def ranges(self, position: int, length_bytes: int) -> tuple[BlockRange, ...] | None:
-        """The blocks under `position` and the `length_bytes` (at least 1) behind it; None: the file ends before."""
+        """The blocks under the `length_bytes` (at least 1) from `position` on; None if the file ends before."""
         ranges: list[BlockRange] = []
         end = position + length_bytes
         index = bisect_right(self._offsets, position) - 1
@@ -68,7 +68,7 @@ class FileExtents:
         return tuple(ranges)
 
     def visible_bytes(self, node_uuid: str) -> int:
-        """How much of the open block this node is known to have."""
+        """The known length of this node's replica of the open block."""
         return self._visible_bytes.get(node_uuid, 0)
 
     def note_visible(self, node_uuid: str, visible_bytes: int) -> None:
@@ -89,7 +89,7 @@ class BlockCache:
         return len(self._files)
 
     def get(self, file_id: int) -> FileExtents | None:
-        """None: ask the NameNode, also for new tokens when these are about to expire."""
+        """The blocks; None if the NameNode has to be asked, also for new tokens when these expire soon."""
         extents = self._files.get(file_id)
         if extents is None:
             return None

@@ -14,9 +14,9 @@ Stage = OpWriteBlock.Stage
 
 
 class StreamOpenFailed(WriterBroken):
-    """Not every node could be set up; nothing is left open. `failed`: those that could not be, as far as known.
+    """Not every node could be set up; nothing is left open. `failed`: the nodes that are known to have failed.
 
-    `unreachable`: those among them that refused connections or did not answer. `connected`: the rest.
+    `unreachable`: those among them that refused connections or did not answer. `connected`: the other nodes.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ def write_operation(  # noqa: PLR0913
 ) -> OpWriteBlock:
     """The WRITE_BLOCK request that opens a connection. `targets`: the DataNodes downstream in the pipeline, in order.
 
-    `reserved_bytes`: disk space the DataNode reserves for a new block until it is closed. 0 stands for its own
+    `reserved_bytes`: disk space that the DataNode reserves for a new block until it is closed. 0 means the DataNode's own
     dfs.blocksize (DataXceiver.writeBlock): 128 MiB even for the smallest file.
     """
     base = BaseHeader(block=located.block.with_length(located.block.length_bytes or reserved_bytes).message())
@@ -74,10 +74,10 @@ def open_failure(
     *,
     is_fanout: bool,
 ) -> StreamOpenFailed | None:
-    """None when every node took the block and none was lost since.
+    """The failure of a setup; None when every node took the block and none was lost since.
 
-    `results`: of each connection, all nodes of `located` in a fan-out and the first one in a chain; `lost`: nodes that
-    took the block and failed before the others had.
+    `results`: one per connection, for all nodes of `located` in a fan-out and for the first node in a chain. `lost`: nodes
+    that took the block and failed before the others had.
     """
     if not lost and not any(results):
         return None
@@ -109,9 +109,9 @@ def chain_of(nodes: Sequence[DataNode]) -> str:
 
 
 def _culprit(located: LocatedBlock, refused: SetupRefused) -> DataNode | None:
-    """The node of a pipeline that is to blame: the one its first node names, else the first node itself.
+    """The failed node of a pipeline: the one that its first node names, else the first node itself.
 
-    None when the first node took the connection but did not answer in time: any of them may hang.
+    None when the first node accepted the connection but did not answer in time: any node of the pipeline may hang.
     """
     if refused.bad_link:
         return next((node for node in located.nodes if str(node.transfer) == refused.bad_link), None)

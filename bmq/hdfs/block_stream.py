@@ -1,9 +1,9 @@
 """One generation of one block being written: its connections, what was sent, and what every DataNode has.
 
-Fan-out has a connection to each DataNode; in a pipeline the first one passes everything on and collects the answers of
-all. Either way a byte counts when every node of the generation has acknowledged it. The first failure ends the stream:
-`acked` keeps what every node, the failed one included, had acknowledged by then, and all other bytes fail. Bytes that
-only the survivors hold are not acknowledged here (rule 9) but under a new generation, when that has them.
+Fan-out has a connection to each DataNode. In a pipeline the first node passes everything on and collects all answers. Either
+way a byte counts when every node of the generation has acknowledged it. The first failure ends the stream. `acked` then has
+what every node, the failed one included, has acknowledged; all other bytes fail. Bytes that only the survivors hold are
+acknowledged under a new generation, once its nodes have them (rule 9).
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ class _Sent:
 
 
 class BlockStream:
-    """Calls come from one event loop. `position`: end of what was handed in; `acked`: what every node has of it.
+    """All calls come from one event loop.
 
-    `failed`: the reason for each node known to have failed. `failure`: the error every later call gets.
+    `position`: end of the bytes that were handed in. `acked`: how many of them every node has. `failed`: the reason for each
+    node known to have failed. `failure`: the error of every later call.
     """
 
     __slots__ = (
@@ -262,7 +263,7 @@ class BlockStream:
         return answer
 
     async def heartbeat(self) -> None:
-        """One round trip to every node, begun after the call and shared with all who wait for it (rule 15).
+        """One round trip to every node, begun after the call and shared by all waiting callers (rule 15).
 
         Raises the stream's failure; a node that does not answer in `ack_timeout_s` makes it fail.
         """
@@ -278,9 +279,9 @@ class BlockStream:
         await asyncio.shield(waiting)
 
     async def finish(self, *, is_sync: bool = False) -> None:
-        """End the block behind what was sent; done when every node has finalized it. Raises the stream's failure.
+        """End the block behind what was sent. Returns when every node has finalized it. `is_sync`: and has it on its disk.
 
-        `is_sync`: and has it on its disk.
+        Raises the stream's failure.
         """
         if self._finished is None:
             if self.failure is not None:
@@ -292,7 +293,7 @@ class BlockStream:
         await asyncio.shield(self._finished)
 
     def abort(self, failure: StoreError | None = None) -> None:
-        """Close all connections; what is not acknowledged fails with `failure`, and so does every later call."""
+        """Close all connections. Unacknowledged bytes and all later calls fail with `failure`."""
         if not self._is_over:
             self._end(failure or WriterBroken(f"writing to block {self.located.block.block_id} was given up"))
         elif failure is not None:
@@ -340,7 +341,7 @@ class BlockStream:
         return self._encoder.encode(buffers, size_bytes, is_sync=is_sync)
 
     def _write(self, packets: Sequence[Packet], answers: Sequence[Answer]) -> None:
-        """To every connection. The answers belong to the last packet."""
+        """Write a packet to every connection. The answers belong to the last packet."""
         now_s = self._loop.time()
         self._last_sent_s = now_s
         sent = self._sent
@@ -449,7 +450,7 @@ class BlockStream:
     # --- watching
 
     def _arm(self, delay_s: float, *, is_lax: bool) -> None:
-        """`is_lax`: nothing is on its way, so the timer is for the next idle heartbeat."""
+        """Set the timer. `is_lax`: no packet is under way, so the timer is for the next idle heartbeat."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer_is_lax = is_lax
@@ -493,7 +494,7 @@ class BlockStream:
             self._arm(self._last_sent_s + self._idle_heartbeat_s - now_s, is_lax=True)
 
     def _silent_since_s(self, connection: DataNodeConnection) -> float | None:
-        """Since when an answer is due from this node; None when none is."""
+        """The time since which an answer of this node is due; None if no answer is due."""
         seqno = connection.acked_seqno + 1
         if seqno < self._encoder.next_seqno:
             return max(connection.heard_s, self._sent[seqno - self._first_seqno].sent_s)
@@ -504,7 +505,7 @@ class BlockStream:
     # --- ends
 
     def _check_open(self, results: Sequence[SetupRefused | None]) -> None:
-        """Raises StreamOpenFailed unless every node took the block, and nothing has happened to it since."""
+        """Raises StreamOpenFailed unless every node took the block and none has failed since."""
         self._is_opening = False
         failure = open_failure(self.located, results, self.failed, is_fanout=self.is_fanout)
         if failure is not None:
@@ -512,7 +513,9 @@ class BlockStream:
             raise failure
 
     def _fail(self, culprits: dict[DataNode, str], *, reason: str = "", is_suspect: bool) -> None:
-        """`is_suspect`: report the culprits to `on_lost`; a closed connection alone is no reason to."""
+        """End the stream. `is_suspect`: report the failed nodes to `on_lost`; a closed connection alone is no reason for
+        that.
+        """
         if self._is_over:
             return
         self.failed.update(culprits)

@@ -1,7 +1,7 @@
-"""What the identifier of a block token says: until when it counts. Pure.
+"""The expiry time in a block token's identifier. Pure.
 
-Hadoop writes it as a Writable, or as a protobuf message where dfs.block.access.token.protobuf.enable is set; the first byte
-tells which (BlockTokenIdentifier.readFields). Everything else in it is the servers' business.
+Hadoop writes the identifier as a Writable, or as a protobuf message where dfs.block.access.token.protobuf.enable is set. The
+first byte tells which (BlockTokenIdentifier.readFields). Its other fields are for servers only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from bmq.hdfs.writable import read_vlong
 
 
 def expiry_ms(token: Token) -> int | None:
-    """When it expires, in milliseconds since 1970, by the servers' clock; None: it does not say."""
+    """When the token expires, in milliseconds since 1970 by the servers' clock; None if the identifier has no time."""
     identifier = token.identifier
     if not identifier:
         return None

@@ -1,4 +1,4 @@
-"""Blocks and where they lie, as values. DataNodes are paired by uuid: the NameNode shuffles them in every answer."""
+"""Blocks and their locations, as values. DataNodes are matched by uuid, because the NameNode shuffles them in every answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bmq.hdfs.proto.hdfs_pb2 import Token
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One generation of a block. `length_bytes` as the answer or request at hand means it.
+    """One generation of a block. The answer or request defines what `length_bytes` counts.
 
     `read_token`: shown to DataNodes that are asked about the block; None where block tokens are off.
     """
@@ -85,11 +85,11 @@ class LocatedBlock:
         return cls(block, message.offset, nodes, message.corrupt, token)
 
     def with_read_token(self, block: Block) -> LocatedBlock:
-        """With the right to read of `block`: this block's own token gives the right to write alone."""
+        """A copy with the read token of `block`, because this block's own token allows only writes."""
         return replace(self, block=replace(self.block, read_token=block.read_token))
 
     def for_reading(self, block: Block) -> LocatedBlock:
-        """With the token of `block` for its own, where there is one."""
+        """A copy with the read token of `block`, if it has one."""
         return self if block.read_token is None else replace(self, token=block.read_token)
 
     def with_nodes(self, nodes: tuple[DataNode, ...]) -> LocatedBlock:

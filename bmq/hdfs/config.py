@@ -1,4 +1,4 @@
-"""How to reach HDFS and how patient to be with it."""
+"""How to reach HDFS, and how long to wait for it."""
 
 from __future__ import annotations
 
@@ -84,10 +84,10 @@ class HdfsSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HdfsConfig(HdfsSettings):
-    """The settings together with where the cluster lies: all NameNodes of an HA pair in any order, and its directory.
+    """The settings, and the cluster's location: all NameNodes of an HA pair in any order, and its directory.
 
-    `root`: absolute path in HDFS. `user` is filled in. `security`: None for an open cluster. `connector`: how DataNodes are
-    reached, None without protection.
+    `root`: absolute path in HDFS. `user` is filled in. `security`: None for an open cluster. `connector`: connects to
+    DataNodes; None without protection.
     """
 
     namenodes: tuple[Address, ...]
@@ -97,7 +97,7 @@ class HdfsConfig(HdfsSettings):
 
     @property
     def required_connector(self) -> TransferConnector | None:
-        """The connector, which a secure cluster cannot do without: nothing is sent to its DataNodes in clear text."""
+        """The connector. Raises BadSecurity if a secure cluster has none: nothing is sent to its DataNodes in clear text."""
         if self.security is not None and self.connector is None:
             raise BadSecurity(
                 "connections to the DataNodes of a secure HDFS would not be secured: this is a bug of bmq"

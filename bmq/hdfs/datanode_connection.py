@@ -33,10 +33,10 @@ SETUP_REPLY_BYTES_MAX: Final = 64 * 1024
 
 
 class Listener(Protocol):
-    """Receives a connection's acknowledgements. Not called any more once the connection is closed or aborted."""
+    """Receives a connection's acknowledgements. It is not called once the connection is closed or aborted."""
 
     def heard(self, connection: DataNodeConnection) -> None:
-        """Something was acknowledged; the connection's counters say what."""
+        """Packets were acknowledged; see the connection's counters."""
 
     def heard_heartbeat(self, connection: DataNodeConnection) -> None:
         """Another heartbeat was answered."""
@@ -49,9 +49,10 @@ class Listener(Protocol):
 
 
 class DataNodeConnection(asyncio.Protocol):
-    """`acked_seqno`: newest packet acknowledged; `heartbeats`: how many were; `heard_s`: loop time of the last news.
+    """`acked_seqno`: newest acknowledged packet. `heartbeats`: number of acknowledged heartbeats. `heard_s`: loop time of the
+    last answer.
 
-    `transport`: None before it is connected, and once it is closed.
+    `transport`: None before the connection is made and once it is closed.
     """
 
     __slots__ = (
@@ -78,7 +79,7 @@ class DataNodeConnection(asyncio.Protocol):
         chain_nodes: int = 1,
         connector: TransferConnector | None = None,
     ) -> None:
-        """`chain_nodes`: how many nodes an acknowledgement speaks for, this one included. `connector`: of HdfsConfig."""
+        """`chain_nodes`: number of nodes, this one included, that an acknowledgement covers. `connector`: of HdfsConfig."""
         self.node = node
         self.connector = connector
         self._chain_nodes = chain_nodes
@@ -93,7 +94,7 @@ class DataNodeConnection(asyncio.Protocol):
         self._is_closed = False
 
     async def open(self, operation: Message, *, token: Token, timeout_s: float) -> None:
-        """Connect and set up the block, whose token logs us in. Raises SetupRefused, and then nothing is left open."""
+        """Connect, log in by the block's token, and set up the block. Raises SetupRefused; then nothing is left open."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._set_up(operation, token)
@@ -139,7 +140,7 @@ class DataNodeConnection(asyncio.Protocol):
             transport.writelines(pieces)
 
     def abort(self) -> None:
-        """Close at once and drop unsent bytes; the listener hears nothing more."""
+        """Close at once and drop unsent bytes. The listener is not called any more."""
         self._is_closed = True
         if self._ready is not None and not self._ready.cancel() and not self._ready.cancelled():
             self._ready.exception()  # nobody waits for it any more
@@ -243,7 +244,7 @@ class DataNodeConnection(asyncio.Protocol):
 
 
 def write_to_all(connections: Sequence[DataNodeConnection], pieces: Sequence[Buffer]) -> None:
-    """The same bytes over each of them; they have one connector."""
+    """Write the same bytes to each of the connections, which share one connector."""
     connector = connections[0].connector
     if connector is None or len(connections) == 1:
         for connection in connections:

@@ -1,4 +1,4 @@
-"""Calls to a DataNode's IPC port: how much of a replica can be read, in which files it lies, and its block recovery."""
+"""Calls to a DataNode's IPC port: a replica's readable length, its files, and its block recovery."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ EndpointKey = tuple[Address, str, bytes]  # which protocol, and which token logs
 
 
 class ReplicaFiles(NamedTuple):
-    """Absolute paths on the DataNode's machine: the bytes of a replica, and their checksums."""
+    """Absolute paths on the DataNode's machine of a replica's bytes and of their checksums."""
 
     data_path: str
     checksums_path: str
 
 
 class DataNodeRpc:
-    """Connections to the DataNodes asked lately. A call is tried once: there are other replicas to ask."""
+    """Keeps connections to recently asked DataNodes. A call is tried once, because other replicas can be asked."""
 
     def __init__(self, config: HdfsConfig) -> None:
         self._config = config
@@ -61,7 +61,7 @@ class DataNodeRpc:
     async def visible_length(self, node: DataNode, block: Block, *, timeout_s: float | None = None) -> int:
         """How many bytes of the replica can be read: those acknowledged by the nodes behind this one in its pipeline.
 
-        `timeout_s`: None is the configured one for calls. Raises StorageUnavailable, ReplicaMissing.
+        `timeout_s`: None for the configured one. Raises StorageUnavailable, ReplicaMissing.
         """
         request = GetReplicaVisibleLengthRequest(block=block.message())
         answer = await self._call(
@@ -82,10 +82,11 @@ class DataNodeRpc:
         return ReplicaFiles(answer.local_path, answer.local_meta_path)
 
     async def init_recovery(self, node: DataNode, block: Block) -> int | None:
-        """Begin to give the node's replica the stamp of `block`; how many bytes it has, None: the node has none.
+        """Begin to give the node's replica the stamp of `block`. Returns the replica's length in bytes; None if the node has
+        none.
 
-        Whoever still writes to the replica is cut off. Raises StorageUnavailable; another StoreError when the replica has
-        that stamp already, or is being given it.
+        A writer that still writes to the replica is cut off. Raises StorageUnavailable; another StoreError when the replica
+        has that stamp already, or is being given it.
         """
         # Of whatever older stamp it is: the node refuses if it is asked for a newer one than it has.
         any_older = LocatedBlockMessage(

@@ -36,9 +36,9 @@ class SetupRefused(Exception):
 
 
 class HandshakeFailed(Exception):
-    """A DataNode and we did not agree on a login, or what came afterwards was damaged; one clause, without its name.
+    """The login to a DataNode failed, or the bytes after it were damaged; one clause, without the node's name.
 
-    `is_token_expired`: the block's token does not count any more, and a new one may.
+    `is_token_expired`: the block's token has expired, and a new one may work.
     """
 
     def __init__(self, reason: str, *, is_token_expired: bool = False) -> None:
@@ -47,7 +47,7 @@ class HandshakeFailed(Exception):
 
 
 def peers_words(text: str) -> str:
-    """What a server said, for one of our sentences: its first line, of bounded length, without what steers a terminal."""
+    """A server's message for one of our sentences: its first line, of bounded length, without terminal control characters."""
     first_line = text.partition("\n")[0].strip()[:MESSAGE_CHARACTERS_MAX]
     return "".join(one if one.isprintable() else "?" for one in first_line)
 
@@ -67,11 +67,11 @@ class RemoteError(Exception):
 
 
 class ConnectionLost(StorageUnavailable):
-    """A connection dropped while calls were under way: what became of them is unknown."""
+    """A connection was lost while calls were under way. Whether the server carried them out is unknown."""
 
 
 class CallTimedOut(StorageUnavailable):
-    """A server left a call unanswered for as long as the caller could wait: what became of it is unknown."""
+    """A server did not answer a call in time. Whether the server carried it out is unknown."""
 
 
 class AuthenticationRequired(StoreError):
@@ -95,19 +95,19 @@ class EncryptionZone(StoreError):
 
 
 class QuotaExceeded(StorageFull):
-    """A quota of the directory, or the most entries a directory may have, is used up."""
+    """A quota of the directory, or the limit of entries in a directory, is reached."""
 
 
 class SafeMode(StorageUnavailable):
-    """The NameNode takes no changes now."""
+    """The NameNode is in safe mode and accepts no changes."""
 
 
 class NoDataNodes(StorageUnavailable):
-    """No DataNode takes a new block: none is live, all are excluded or busy, or none has space for a whole block."""
+    """No DataNode accepts a new block: none is live, all are excluded or busy, or none has space for a whole block."""
 
 
 class LeaseLost(FencedWriter):
-    """The NameNode no longer accepts this holder as the writer of this block. The caller decides what that means."""
+    """The NameNode no longer accepts this holder as the writer of this block. The caller decides what follows."""
 
 
 class ReplicaMissing(StoreError):
@@ -128,17 +128,19 @@ def store_error(error: RemoteError, path: str) -> StoreError:
 
 
 def is_standby(error: RemoteError) -> bool:
-    """Another NameNode has to be asked: this one is not active, or it answers reads only."""
+    """Whether another NameNode has to be asked: this one is not active, or it answers reads only."""
     return error.name in _STANDBY
 
 
 def is_safe_mode(error: RemoteError) -> bool:
-    """Under HA the exception comes wrapped into a RetriableException, whose message begins with its class."""
+    """Whether the NameNode is in safe mode. Under HA the exception is wrapped in a RetriableException, whose message begins
+    with its class.
+    """
     return error.name == _SAFE_MODE or (error.name in _RETRIABLE and _SAFE_MODE in error.message)
 
 
 def is_retriable(error: RemoteError) -> bool:
-    """The server asks for the same call again, a little later."""
+    """Whether the server asks for the same call again a little later."""
     return error.name in _RETRIABLE
 
 

@@ -1,9 +1,9 @@
-"""One logical call to the NameNodes of a cluster: chooses which one to ask and when to try again.
+"""One logical call to the NameNodes of a cluster: chooses the NameNode, and when to try again.
 
-A call keeps its client id and call id on every retry, also on another connection and at another NameNode: the NameNodes'
-retry cache (kept in their edit log) then answers a `create`, `rename2` or `delete` that was carried out although its
-answer was lost. If a NameNode is not active or cannot be reached, the next one is tried at once; after each round over
-all of them there is a pause.
+A call keeps its client id and call id on every retry, also on another connection and at another NameNode. So the NameNodes'
+retry cache, which is kept in their edit log, answers a `create`, `rename2` or `delete` that was carried out although its
+answer was lost. If a NameNode is not active or unreachable, the next one is tried at once. After each round over all of them
+there is a pause.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CALL_ID_MAX: Final = (1 << 31) - 1
 def new_client_id() -> bytes:
     """16 bytes that no other client has.
 
-    Taken from the operating system, not from an injected generator: two clients with one seed would share an id, and a
+    They come from the operating system, not from an injected generator. Two clients with one seed would share an id, and a
     NameNode's retry cache would answer one client's calls with the other's results.
     """
     return uuid.uuid4().bytes
@@ -86,10 +86,10 @@ class Failover:
         path: str,
         retry_max_s: float | None,
     ) -> M:
-        """Make the call within `retry_max_s` (None: as configured), tries and pauses together.
+        """Make the call within `retry_max_s` (None: as configured), all tries and pauses together.
 
-        Raises what `store_error` makes of the NameNode's answer, SafeMode, AuthenticationRequired, and
-        StorageUnavailable with what each NameNode said last.
+        Raises what `store_error` makes of the NameNode's answer, SafeMode, AuthenticationRequired, and StorageUnavailable
+        with the last answer of each NameNode.
         """
         answer, _ = await self.call_anywhere(method, request, response_type, path=path, retry_max_s=retry_max_s)
         return answer
@@ -103,7 +103,7 @@ class Failover:
         path: str,
         retry_max_s: float | None,
     ) -> tuple[M, int]:
-        """As `call`; the answer, and which NameNode gave it (for `call_at`)."""
+        """As `call`. Returns the answer and which NameNode gave it (for `call_at`)."""
         loop = asyncio.get_running_loop()
         patience_s = self._config.retry_max_s if retry_max_s is None else retry_max_s
         deadline_s = loop.time() + patience_s
@@ -164,7 +164,7 @@ class Failover:
         raise self._given_up(method, path, patience_s, troubles)
 
     async def call_at(self, index: int, method: str, request: Message, response_type: type[M], *, path: str) -> M:
-        """Make the call once, at this NameNode only. Raises as `call`; StorageUnavailable if it cannot answer now."""
+        """Make the call once, at this NameNode only. Raises as `call`; StorageUnavailable if the NameNode cannot answer now."""
         loop = asyncio.get_running_loop()
         call = Call(self._new_call_id(), method, request, response_type)
         await self._wait_for_slot(method, path, loop.time() + self._config.rpc_timeout_s)
@@ -222,7 +222,7 @@ class Failover:
         return self._last_call_id
 
     def _pause_s(self, pauses: int) -> float:
-        """Full jitter: callers that failed together do not come back together."""
+        """The pause in seconds, with full jitter, so that callers that failed together do not retry together."""
         longest_s = min(self._config.retry_longest_s, self._config.retry_first_s * 2.0 ** min(pauses, 30))
         return self._random.uniform(0, longest_s)
 

@@ -1,6 +1,6 @@
-"""A new owner closes files that an older one left open, and stops that writer for good (rules 1 to 3, 9 and 10).
+"""A new owner closes files that an older one left open, and fences that writer for good (rules 1 to 3, 9 and 10).
 
-Under the old writer's name this takes some 20 ms; where the name is not known or nothing else helps, lease recovery takes
+Under the old writer's name this takes some 20 ms. Where the name is not known, or nothing else helps, lease recovery takes
 seconds. Either way only the NameNode's second answer says where the file ends.
 """
 
@@ -26,12 +26,12 @@ async def take_over(  # noqa: PLR0913
     bad_nodes: BadNodes,
     is_sync: bool = False,
 ) -> int:
-    """Close the file at `path` (absolute) and return its verified length in bytes; fine when it is closed already.
+    """Close the file at `path` (absolute). Returns its verified length in bytes; also if it is closed already.
 
-    `previous_holder`: the name it was written under; None or empty: lease recovery. `is_sync`: and have it on the disks of
-    all its DataNodes, also when it was closed already (an earlier try may have ended in between). Raises FileMissing,
-    StorageUnavailable (none of its DataNodes answers, or lease recovery takes longer than `config.lease_recovery_max_s`:
-    call again), CorruptFile.
+    `previous_holder`: the name it was written under; None or empty: lease recovery. `is_sync`: also put it on the disks of
+    all its DataNodes, even if it was closed already (an earlier try may have ended in between). Raises FileMissing,
+    CorruptFile, and StorageUnavailable: none of its DataNodes answers, or lease recovery takes longer than
+    `config.lease_recovery_max_s`, so call again.
     """
     closing = FileClosing(
         path,

@@ -1,14 +1,13 @@
-"""Closes a file that its writer left open, acting under the writer's name: a new generation stamp on its block cuts the
+"""Closes a file that its writer left open, acting under the writer's name. A new generation stamp on its block cuts the
 writer off, its replicas are made equal, and the file is closed at exactly that length.
 
-Both a new owner (takeover.py) and an owner whose stream broke (mending.py) do this. One try is: stamp, equalize,
-updatePipeline, finish, complete; then look again, because a successful complete() proves nothing. The NameNode goes by the
-writer's name alone, so rivals (the old writer itself, another taker) can interfere at any point; each interference makes
-the try fail, and the next one starts from a fresh look under a still newer stamp. Nothing here ever abandons a block.
+Both a new owner (fencing.py) and an owner whose stream broke (mending.py) do this. One try is: stamp, equalize,
+updatePipeline, finish, complete; then ask again, because a successful complete() proves nothing. The NameNode checks the
+writer's name alone, so rivals (the old writer itself, another new owner) can interfere at any point. Each interference makes
+the try fail, and the next one asks the NameNode again and takes a still newer stamp. No block is ever abandoned here.
 
-To put a file on disk (rule 26), the last packet asks each DataNode to sync its whole replica. If no such packet was
-sent (the replicas were finalized already, or lease recovery or somebody else closed the file), resync.py syncs the
-closed file.
+To put a file on disk (rule 26), the last packet asks each DataNode to sync its whole replica. If no such packet was sent (the
+replicas were finalized already, or lease recovery or another process closed the file), resync.py syncs the closed file.
 """
 
 from __future__ import annotations
@@ -64,12 +63,13 @@ _log = structlog.get_logger("bmq.hdfs")
 
 
 class LeaseRecoveryNeeded(StoreError):
-    """This file cannot be closed under the writer's name."""
+    """This file cannot be closed under the writer's name; only lease recovery can close it."""
 
 
 class AcknowledgedBytesGone(CorruptFile):
-    """No replica holds all acknowledged bytes. Nothing was closed. `length_bytes`: of the longest replica, according to
-    the DataNodes, or of the block, according to the NameNode if the block is complete."""
+    """No replica holds all acknowledged bytes. Nothing was closed. `length_bytes`: of the longest replica, according to the
+    DataNodes, or of the block, according to the NameNode if the block is complete.
+    """
 
     def __init__(self, reason: str, length_bytes: int) -> None:
         super().__init__(reason)
@@ -78,7 +78,7 @@ class AcknowledgedBytesGone(CorruptFile):
 
 @dataclass(frozen=True, slots=True)
 class ClosingTools:
-    """What closing a file needs of the store."""
+    """The parts of the store that closing a file uses."""
 
     namenode: NameNode
     datanodes: DataNodeRpc
@@ -89,7 +89,7 @@ class ClosingTools:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """`nodes`: those that hold all of the last block, if this closing completed or synced it; else empty."""
+    """`nodes`: those that hold the whole last block, if this closing completed or synced it; else empty."""
 
     length_bytes: int
     last: LocatedBlock | None
@@ -187,7 +187,7 @@ class FileClosing:
         return FileBlocks.of(status.locations)
 
     async def _settle(self, blocks: FileBlocks) -> Closed:
-        """The closed file, on disk where that is asked for."""
+        """The closed file, on disk if `is_sync`."""
         if blocks.last is not None and blocks.last.is_corrupt:
             blocks = await self._recovered(blocks, blocks.last)
         closed = self._verified(blocks)
@@ -209,9 +209,10 @@ class FileClosing:
         return replace(self._verified(await self.file_blocks()), nodes=nodes)
 
     async def _recovered(self, blocks: FileBlocks, last: LocatedBlock) -> FileBlocks:
-        """The NameNode takes all replicas of the closed file's last block for corrupt: perhaps a power loss made them old.
+        """Repair the last block of a closed file if the NameNode counts all its replicas as corrupt, perhaps after a power
+        loss.
 
-        The file as it is then, whether or not that has helped.
+        Returns the file as it is then, whether or not that has helped.
         """
         nodes = {node.uuid: node for node in (*self._known_nodes, *last.nodes)}
         recovered = await recover_replicas(last.block, nodes.values(), datanodes=self._tools.datanodes, path=self._path)
@@ -228,7 +229,7 @@ class FileClosing:
         return blocks
 
     def _verified(self, blocks: FileBlocks) -> Closed:
-        """The second look at the lengths: only the NameNode's answer now counts (rules 3 and 10)."""
+        """The second check of the lengths: only the NameNode's answer now counts (rules 3 and 10)."""
         length_bytes = blocks.length_bytes
         if self._expected_bytes is not None and length_bytes != self._expected_bytes:
             raise CorruptFile(
@@ -239,7 +240,7 @@ class FileClosing:
     # --- one try
 
     async def _try(self, blocks: FileBlocks) -> None:
-        """Raises StoreError when it did not work; the next try keeps what this one learned."""
+        """Try once. Raises StoreError when it did not work; the next try keeps what this one learned."""
         self._expected_bytes = None
         self._nodes = ()
         last = blocks.last
@@ -336,7 +337,9 @@ class FileClosing:
         return await self._namenode.bump(last.block, holder=self._holder)
 
     async def _open(self, located: LocatedBlock, stage: Stage, listed: Block, *, new_stamp: int) -> BlockStream:
-        """Always fan-out: the replicas have to be told apart. Raises StreamOpenFailed, once its causes are known."""
+        """Open the stream, always as fan-out, because the replicas have to be distinguished. Raises StreamOpenFailed, once
+        its causes are known.
+        """
         is_recovery = new_stamp > 0
         try:
             return await BlockStream.open(
@@ -367,7 +370,7 @@ class FileClosing:
             raise
 
     async def _close_settled(self, old: LocatedBlock, agreement: Agreement, stamp: int) -> tuple[DataNode, ...]:
-        """Finalize the settled replicas under `stamp`; the nodes that did. If one fails, the others have its bytes."""
+        """Finalize the settled replicas under `stamp`. Returns the nodes that did. If one fails, the others have its bytes."""
         results = await asyncio.gather(
             *(
                 close_replica(

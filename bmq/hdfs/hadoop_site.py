@@ -18,9 +18,9 @@ _REFERENCE: Final = re.compile(r"\$\{([^}$\s]+)\}")
 
 
 def hadoop_properties(environment: Mapping[str, str]) -> dict[str, str]:
-    """The properties of both files; empty without HADOOP_CONF_DIR. A file that is not there says nothing.
+    """The properties of both files; empty without HADOOP_CONF_DIR. A missing file has no properties.
 
-    Raises BadSecurity: the directory is not there, or a file is no configuration.
+    Raises BadSecurity: the directory is missing, or a file is no configuration.
     """
     named = environment.get(VARIABLE, "")
     if not named:
@@ -57,7 +57,7 @@ def _read(path: Path) -> dict[str, str]:
 
 
 def _expanded(value: str, properties: Mapping[str, str], environment: Mapping[str, str]) -> str:
-    """The value with ${property} and ${env.VARIABLE} put in; unknown ones stay."""
+    """The value with ${property} and ${env.VARIABLE} replaced; unknown ones stay."""
 
     def put_in(reference: re.Match[str]) -> str:
         name = reference[1]

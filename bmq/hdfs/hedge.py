@@ -23,7 +23,7 @@ AT_ONCE_MAX: Final = 16
 
 
 class HedgeDelay:
-    """How long to wait for a first answer: longer than most recent ones took. `least_s` is the lower bound."""
+    """How long to wait for a first answer, in seconds: longer than most recent ones took. `least_s` is the lower bound."""
 
     __slots__ = ("_least_s", "_samples", "_until_update", "delay_s")
 
@@ -34,7 +34,7 @@ class HedgeDelay:
         self.delay_s = max(least_s, FIRST_DELAY_S)
 
     def observe(self, latency_s: float) -> None:
-        """Time from the request to the first byte of its answer (or to when it was given up)."""
+        """Record the time from the request to the first byte of its answer, or until it was given up."""
         self._samples.append(latency_s)
         self._until_update -= 1
         if self._until_update <= 0:
@@ -45,7 +45,7 @@ class HedgeDelay:
 
 
 class HedgeBudget:
-    """Hedges are at most SHARE_MAX of all reads, with a few saved up, and at most AT_ONCE_MAX run at a time."""
+    """Limits hedges to SHARE_MAX of all reads, with a few saved up, and to AT_ONCE_MAX at a time."""
 
     __slots__ = ("_saved_up", "at_once")
 
@@ -57,7 +57,7 @@ class HedgeBudget:
         self._saved_up = min(self._saved_up + SHARE_MAX, SAVED_UP_MAX)
 
     def take(self) -> bool:
-        """Whether one may begin now; it is given back with `end`."""
+        """Whether a hedge may begin now. Call `end` when it is over."""
         if self._saved_up < 1.0 or self.at_once >= AT_ONCE_MAX:
             return False
         self._saved_up -= 1.0

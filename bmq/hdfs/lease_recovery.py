@@ -1,7 +1,7 @@
 """Lease recovery, the slow last resort: the NameNode revokes the lease and has a DataNode recover the block.
 
-Takes one to three seconds with healthy DataNodes (the command waits for a heartbeat). The old writer's packets are
-acknowledged until its connections are closed, shortly before the file shows as closed; those bytes are in the file.
+It takes one to three seconds with healthy DataNodes, because the command waits for a heartbeat. The old writer's packets are
+acknowledged until its connections are closed, shortly before the file shows as closed. Those bytes are in the file.
 """
 
 from __future__ import annotations

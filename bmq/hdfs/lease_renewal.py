@@ -25,7 +25,7 @@ class Renewing(Protocol):
 
 
 class LeaseRenewal:
-    """Holders are counted: each `add` needs its `remove`. One task runs while there are any."""
+    """Counts holders: each `add` needs its `remove`. One task runs while there are any."""
 
     def __init__(self, namenode: Renewing, interval_s: float) -> None:
         self._namenode = namenode
@@ -47,7 +47,7 @@ class LeaseRenewal:
             self._task = None
 
     async def close(self) -> None:
-        """End the task; leases run out by themselves."""
+        """End the task. Leases then expire by themselves."""
         self._holders.clear()
         task, self._task = self._task, None
         if task is not None:

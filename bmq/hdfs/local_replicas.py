@@ -1,9 +1,9 @@
-"""Reads from files of DataNodes on this machine, past the DataNode: half of the copies, and none of its time.
+"""Reads replicas from files of DataNodes on this machine, without the DataNode: half of the copies, and none of its time.
 
-Hadoop's legacy short-circuit reads (HDFS-2246): the DataNode says in which files a replica lies, if we are among the
-users of `dfs.block.local-path-access.user`; then the files are opened, and each range is verified by the checksums
-beside it. Only finalized replicas are read, which nobody changes. Whatever is in the way (another machine, no right, a
-damaged or missing file, a disk that hangs), the caller asks the DataNodes as it would have without this.
+These are Hadoop's legacy short-circuit reads (HDFS-2246). The DataNode names the files of a replica if we are among the users
+of `dfs.block.local-path-access.user`. Then the files are opened, and each range is verified by the checksums beside it. Only
+finalized replicas are read, because they do not change. If anything fails (another machine, no right, a damaged or missing
+file, a disk that hangs), the caller reads from the DataNodes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 class LocalPaths(Protocol):
-    """Asks a DataNode in which files a replica lies."""
+    """Asks a DataNode for the files of a replica."""
 
     async def files(self, node: DataNode, located: LocatedBlock, *, timeout_s: float) -> ReplicaFiles: ...
 
@@ -59,7 +59,7 @@ class _BlockKey(NamedTuple):
 
 
 class _Held:
-    """An open replica. `readers`: threads that are at it, which an eviction does not take it from."""
+    """An open replica. `readers`: threads that read it; it is not closed before they end."""
 
     __slots__ = ("_close", "file", "is_dropped", "readers", "used_s")
 
@@ -84,8 +84,8 @@ class _Held:
 
 
 class LocalReplicas:
-    """The replicas that were read lately stay open. `timeout_s`: how long a disk or a DataNode may take; then others are
-    asked, and it is left alone for a while.
+    """Keeps recently read replicas open. `timeout_s`: how long a disk or a DataNode may take. After that, DataNodes are
+    asked, and the slow one is not used for a while.
     """
 
     def __init__(self, paths: LocalPaths, counts: ReadCounts, timeout_s: float) -> None:
@@ -142,7 +142,7 @@ class LocalReplicas:
         return await self._read_in_thread(held, wanted)
 
     def close(self) -> None:
-        """Reads that are under way end with their answers."""
+        """Close everything. Reads under way still end with their answers."""
         self._is_closed = True
         if self._expiry is not None:
             self._expiry.cancel()
@@ -169,7 +169,7 @@ class LocalReplicas:
             task.exception()  # marks it as retrieved: all who waited may have given up
 
     async def _open(self, key: _BlockKey, node: DataNode, located: LocatedBlock) -> _Held | None:
-        """Raises TimeoutError, OSError, ReplicaError."""
+        """Open the replica's files. Raises TimeoutError, OSError, ReplicaError."""
         files = self._known.get(key) or await self._ask(key, node, located)
         opening = None if files is None else self._submit(ReplicaFile.open, files)
         if opening is None:
@@ -195,7 +195,7 @@ class LocalReplicas:
         return held
 
     def _close_file(self, file: ReplicaFile) -> None:
-        """In a thread: of a block that HDFS has deleted this frees the room, which may take long."""
+        """Close the file in a thread: if HDFS has deleted the block, this frees its space, which may take long."""
         if self._submit(file.close) is None:
             file.close()
 
@@ -238,7 +238,7 @@ class LocalReplicas:
             return await asyncio.wrap_future(reading)
 
     def _submit(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T] | None:
-        """Have a thread do what may wait for a disk; None: too many wait already, or this is closed."""
+        """Run a function that may wait for a disk in a thread; None: too many wait already, or this is closed."""
         if self._is_closed or self._waiting >= WAITING_MAX:
             return None
         submitted = self._threads.submit(work, *args, **kwargs)
@@ -272,7 +272,7 @@ def _close_late(opening: Future[ReplicaFile]) -> None:
 
 @lru_cache(maxsize=PATHS_MAX)
 def _is_own_address(host: str) -> bool:
-    """Only a machine's own addresses can be bound."""
+    """Whether the address is this machine's: only such addresses can be bound."""
     try:
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.bind((host, 0))

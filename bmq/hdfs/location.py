@@ -1,4 +1,4 @@
-"""Where a cluster lies on HDFS: `hdfs://namenode:8020/bmq`, or with both NameNodes of an HA pair,
+"""The location of a cluster on HDFS: `hdfs://namenode:8020/bmq`, or with both NameNodes of an HA pair,
 `hdfs://namenode-1:8020,namenode-2:8020/bmq`. Pure.
 """
 
@@ -33,7 +33,7 @@ class BadLocation(StoreError):
 def located(
     url: str, settings: HdfsSettings, *, system_user: str, hadoop: Mapping[str, str] = NO_PROPERTIES
 ) -> HdfsConfig:
-    """The settings with the place that `url` names. A port left out is 8020. `hadoop`: properties of its configuration.
+    """The settings with the location that `url` names. The default port is 8020. `hadoop`: properties of its configuration.
 
     Raises BadLocation, BadSecurity, each with one sentence.
     """

@@ -1,8 +1,8 @@
 """An owner closes its own broken block: a DataNode died or hung, so its stream has failed (rules 7, 9 and 10).
 
-The NameNode accepts the owner's name even after a newer owner has taken the file. So each try begins, and the whole
-ends, by checking that the path, in the owner's directory, still names its file: a newer owner renames that directory
-before it touches anything.
+The NameNode accepts the owner's name even after a newer owner has taken the file. So each try begins with a check, and the
+whole ends with one: the path, in the owner's directory, must still name its file. A newer owner renames that directory before
+it touches anything.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ class SegmentMender:
         self._tools = tools
 
     async def mend(self, broken: BrokenSegment) -> tuple[int, int]:
-        """Close the file at a length that every replica left has: (that length, how many replicas).
+        """Close the file at a length that every remaining replica has. Returns that length and the number of replicas.
 
-        The stream must have been aborted. May be called again, also when the file was closed by an earlier call that
-        failed later. A length below `broken.acked_bytes` means that acknowledged bytes are gone; then the file stays open,
-        as it was found. Raises FencedWriter when the path no longer names the file; StorageUnavailable when no replica can
-        be had now.
+        The stream must have been aborted. May be called again, also when the file was closed by an earlier call that failed
+        later. A length below `broken.acked_bytes` means that acknowledged bytes are gone; then the file stays open, as it was
+        found. Raises FencedWriter when the path no longer names the file; StorageUnavailable when no replica can be used now.
         """
         closing = FileClosing(
             broken.absolute_path,

@@ -93,7 +93,7 @@ class NameNode:
 
     # --- names
     async def file_info(self, path: str, *, retry_max_s: float | None = None) -> HdfsFileStatus | None:
-        """A look that began after the call; None when nothing is there. See `is_open`.
+        """The status of a path, read after the call began; None if nothing is there. See `is_open`.
 
         For a closed file, `.locations` is the same as the answer of `locations`.
         """
@@ -144,18 +144,18 @@ class NameNode:
             start_after = page[-1].path
 
     async def make_directory(self, path: str, *, with_parents: bool, retry_max_s: float | None = None) -> None:
-        """Fine when it exists. Raises FileMissing (no parent)."""
+        """Make a directory; succeeds if it exists. Raises FileMissing (no parent)."""
         request = MkdirsRequest(src=path, masked=_DIRECTORY_MODE, create_parent=with_parents)
         if not (await self._call("mkdirs", request, MkdirsResponse, path, retry_max_s)).result:
             raise StoreError(f"{path}: the NameNode did not make the directory and gave no reason")
 
     async def rename(self, source: str, target: str, *, retry_max_s: float | None = None) -> None:
-        """Without overwrite, never into a directory. Raises AlreadyExists, FileMissing."""
+        """Rename without overwriting, never into a directory. Raises AlreadyExists, FileMissing."""
         request = Rename2Request(src=source, dst=target, overwrite_dest=False)
         await self._call("rename2", request, Rename2Response, f"{source} to {target}", retry_max_s)
 
     async def delete(self, path: str, *, recursive: bool, retry_max_s: float | None = None) -> bool:
-        """False when nothing was there. Raises DirectoryNotEmpty."""
+        """Delete a path. Returns False if nothing was there. Raises DirectoryNotEmpty."""
         request = DeleteRequest(src=path, recursive=recursive)
         return (await self._call("delete", request, DeleteResponse, path, retry_max_s)).result
 
@@ -163,9 +163,9 @@ class NameNode:
     async def create(
         self, path: str, *, holder: str, block_bytes: int, replication: int, retry_max_s: float | None = None
     ) -> int:
-        """Make an open file whose writer is `holder`; its file id. Neither overwrites nor makes parents.
+        """Make an open file whose writer is `holder`. Returns its file id. Neither overwrites nor makes parents.
 
-        Raises AlreadyExists (open or closed, whoever holds it), FileMissing (no parent: fenced).
+        Raises AlreadyExists (open or closed, by any holder), FileMissing (no parent: fenced).
         """
         request = CreateRequest(
             src=path,
@@ -233,9 +233,9 @@ class NameNode:
         return (await self._call("complete", request, CompleteResponse, path, retry_max_s)).result
 
     async def bump(self, block: Block, *, holder: str, retry_max_s: float | None = None) -> LocatedBlock:
-        """A new generation stamp for `block`, in the answer's block; it names no nodes. Raises LeaseLost.
+        """Get a new generation stamp for `block`: the block of the answer has it, and no nodes. Raises LeaseLost.
 
-        Where block tokens are on, the answer's token allows to write, and its block keeps the right to read of `block`.
+        Where block tokens are on, the answer's token allows writes, and its block keeps the read token of `block`.
         """
         request = UpdateBlockForPipelineRequest(block=block.message(), client_name=holder)
         response = await self._call(
@@ -263,15 +263,12 @@ class NameNode:
         await self._call("renewLease", request, RenewLeaseResponse, f"lease of {holder}", retry_max_s)
 
     async def recover_lease(self, path: str, *, holder: str, retry_max_s: float | None = None) -> bool:
-        """Take the file from whoever writes it; True when it is closed now, else see `is_file_closed`.
-
-        Raises FileMissing.
-        """
+        """Take the file from its writer. Returns True if it is closed now, else see `is_file_closed`. Raises FileMissing."""
         request = RecoverLeaseRequest(src=path, client_name=holder)
         return (await self._call("recoverLease", request, RecoverLeaseResponse, path, retry_max_s)).result
 
     async def is_file_closed(self, path: str, *, retry_max_s: float | None = None) -> bool:
-        """Raises FileMissing."""
+        """Whether the file is closed. Raises FileMissing."""
         request = IsFileClosedRequest(src=path)
         return (await self._call("isFileClosed", request, IsFileClosedResponse, path, retry_max_s)).result
 
@@ -286,7 +283,7 @@ class NameNode:
 
     # --- what the cluster demands of connections to DataNodes
     async def is_data_encrypted(self) -> bool:
-        """dfs.encrypt.data.transfer, as the NameNode has it."""
+        """The NameNode's value of dfs.encrypt.data.transfer."""
         request = GetServerDefaultsRequest()
         response = await self._call(
             "getServerDefaults", request, GetServerDefaultsResponse, "the server's defaults", None
@@ -294,7 +291,7 @@ class NameNode:
         return response.server_defaults.encrypt_data_transfer
 
     async def data_encryption_key(self) -> DataEncryptionKey:
-        """The cluster's present key for connections to DataNodes. Raises StoreError: it gives none."""
+        """The cluster's present key for connections to DataNodes. Raises StoreError: the NameNode gives none."""
         request = GetDataEncryptionKeyRequest()
         response = await self._call(
             "getDataEncryptionKey", request, GetDataEncryptionKeyResponse, "the encryption key", None
@@ -304,10 +301,10 @@ class NameNode:
         return response.data_encryption_key
 
     async def delegation_token(self, *, renewer: str = "") -> DelegationToken:
-        """A new token of this login's user, by which others log in: over a Kerberos login alone.
+        """Get a new token of this login's user, by which other processes log in. Needs a Kerberos login.
 
-        It counts for dfs.namenode.delegation.token.renew-interval, a day by default. `renewer`: the principal that may
-        make it count for longer; empty: nobody. Raises StoreError: none is given.
+        It is valid for dfs.namenode.delegation.token.renew-interval, a day by default. `renewer`: the principal that may
+        renew it; empty: none. Raises StoreError: the NameNode gives none.
         """
         request = GetDelegationTokenRequest(renewer=renewer)
         response = await self._call(
@@ -318,9 +315,9 @@ class NameNode:
         return DelegationToken(response.token.identifier, response.token.password)
 
     async def renew_delegation_token(self, token: DelegationToken) -> int:
-        """Let the token count for another interval, up to dfs.namenode.delegation.token.max-lifetime: its new end, in ms.
+        """Renew the token for another interval, up to dfs.namenode.delegation.token.max-lifetime. Returns its new end, in ms.
 
-        Over the Kerberos login of its renewer alone. Raises StoreError: it has ended, or another may renew it.
+        Needs the Kerberos login of its renewer. Raises StoreError: it has ended, or another user may renew it.
         """
         named = Token(identifier=token.identifier, password=token.password, kind=KIND, service="")
         response = await self._call(
@@ -343,7 +340,7 @@ class NameNode:
 
 
 def is_open(status: HdfsFileStatus) -> bool:
-    """Whether somebody writes the file, or did and never closed it. Its length then leaves out the last block."""
+    """Whether the file is being written, or was never closed. Its length then leaves out the last block."""
     return status.locations.under_construction
 
 

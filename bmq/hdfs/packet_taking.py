@@ -1,4 +1,4 @@
-"""Takes whole packets of a block out of memory, many at a time, by the kernel: native/block_packets.c."""
+"""Takes whole packets of a block out of received bytes, many at a time, by the kernel: native/block_packets.c."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _take = (
 def take_packets(
     data: memoryview, answer: bytearray, *, filled: int, next_offset: int, chunk_bytes: int
 ) -> tuple[int, int]:
-    """(bytes of `data` that were taken, bytes of the answer that are there then), for packets with CRC32C.
+    """Take packets with CRC32C. Returns (bytes of `data` that were taken, bytes of the answer so far).
 
-    It takes packets from the beginning of `data` up to the first that is not whole, is the last one, or is not as it should be:
-    whoever takes that one by one finds out. `next_offset`: where in the block the next packet has to begin.
+    It takes packets from the beginning of `data` up to the first that is incomplete, is the last one, or is wrong. The caller
+    takes that one by itself and finds out. `next_offset`: the offset in the block at which the next packet has to begin.
     """
     if _take is None:
         return 0, filled

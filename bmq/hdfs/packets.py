@@ -68,7 +68,7 @@ HEARTBEAT: Final = packet_head(offset=0, seqno=HEARTBEAT_SEQNO, data_bytes=0)
 
 
 class PacketEncoder:
-    """Cuts one block's bytes into packets. `position`: end of what was encoded; `next_seqno`: of the next packet.
+    """Cuts one block's bytes into packets. `position`: end of the encoded bytes. `next_seqno`: number of the next packet.
 
     `packet_bytes_max` bounds a packet's data; it is rounded down to whole chunks.
     """
@@ -83,7 +83,9 @@ class PacketEncoder:
         self.next_seqno = 0
 
     def move(self, position: int) -> None:
-        """Go on at `position`, as if everything before it had been written. It begins a chunk, or nothing follows."""
+        """Continue at `position`, as if everything before it had been written. A chunk has to begin there, unless no data
+        follows.
+        """
         self.position = position
         self._tail = None if position % self._chunk_bytes else b""
 
@@ -110,7 +112,7 @@ class PacketEncoder:
         return self._empty(is_sync=True)
 
     def encode_last(self, *, is_sync: bool = False) -> Packet:
-        """The end of the block; `is_sync`: and everything before it is to be made durable."""
+        """The packet that ends the block. `is_sync`: everything before it has to be on disk."""
         return self._empty(is_sync=is_sync, is_last=True)
 
     def _empty(self, *, is_sync: bool = False, is_last: bool = False) -> Packet:
@@ -144,7 +146,7 @@ class PacketEncoder:
 
 
 def _end_of(pieces: Sequence[Buffer], size_bytes: int) -> bytes:
-    """A copy of the last `size_bytes`."""
+    """A copy of the last `size_bytes` bytes."""
     end: list[Buffer] = []
     for piece in reversed(pieces):
         if size_bytes <= 0:
@@ -178,7 +180,7 @@ class Ack:
 
 
 class BadAck(Exception):
-    """Bytes that are no acknowledgement."""
+    """Received bytes are no acknowledgement."""
 
 
 def read_ack(data: bytes, start: int, node_count: int) -> tuple[int, int]:
@@ -240,7 +242,7 @@ def decode_ack(data: bytes, start: int, end: int) -> Ack:
 
 
 def read_varint(data: bytes, start: int) -> tuple[int, int]:
-    """A protobuf varint: the value and where it ends. Raises IndexError when it is not all there, BadAck past 64 bits."""
+    """A protobuf varint: the value and where it ends. Raises IndexError when it is cut off, BadAck past 64 bits."""
     value = shift = 0
     at = start
     while True:

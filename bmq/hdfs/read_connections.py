@@ -56,7 +56,9 @@ class ReadConnection(asyncio.BufferedProtocol):
         return self._transport is not None and not self._transport.is_closing() and self._answer is None
 
     def start(self, request: bytes, receiver: BlockReceiver) -> Future[BlockReceiver]:
-        """Send a read request. The result is its receiver, filled; fails with ReplicaError, the connection is closed then."""
+        """Send a read request. Returns a future of its filled receiver. It fails with ReplicaError, and then the connection
+        is closed.
+        """
         answer: Future[BlockReceiver] = self._loop.create_future()
         if self._transport is None or self._transport.is_closing():
             answer.set_exception(ReplicaLost("the connection is closed"))
@@ -68,7 +70,7 @@ class ReadConnection(asyncio.BufferedProtocol):
         return answer
 
     def carries(self, receiver: BlockReceiver) -> bool:
-        """Whether this read is under way on it."""
+        """Whether this read is under way on the connection."""
         return self._receiver is receiver
 
     def abort(self) -> None:
@@ -166,7 +168,9 @@ class ReadConnections:
         return None
 
     async def open(self, node: DataNode, token: Token) -> ReadConnection:
-        """A new connection, logged in by the token of a block; afterwards it reads any. Raises ReplicaLost, ReplicaRefused."""
+        """A new connection, logged in by the token of one block. It can then read any block. Raises ReplicaLost,
+        ReplicaRefused.
+        """
         loop = asyncio.get_running_loop()
         connection = ReadConnection(self, node.transfer, loop)
         self._counts.connections_opened += 1
@@ -191,7 +195,7 @@ class ReadConnections:
         return connection
 
     def close(self) -> None:
-        """Close what is idle; what is in use is closed when its read ends."""
+        """Close idle connections. Others are closed when their reads end."""
         self._is_closed = True
         if self._expiry is not None:
             self._expiry.cancel()
@@ -205,7 +209,7 @@ class ReadConnections:
     # --- for ReadConnection
 
     def put(self, connection: ReadConnection) -> None:
-        """Its read is complete."""
+        """Take back a connection whose read is complete."""
         idle = self._idle.setdefault(connection.address, [])
         if (
             self._is_closed
@@ -223,7 +227,7 @@ class ReadConnections:
             self._expiry = loop.call_later(self._idle_connection_s, self._expire)
 
     def discard(self, connection: ReadConnection) -> None:
-        """It is closed."""
+        """Forget a connection that is closed."""
         idle = self._idle.get(connection.address)
         if idle and connection in idle:
             idle.remove(connection)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class ReadCounts:
-    """`reads`, `bytes`: answered ones. `hedges`: second DataNodes asked because the first took long; `hedges_won`: where
-    one of those answered first. `failovers`: another replica asked because one failed or fell silent. `refreshes`: block
-    locations asked for again. `stale_connections`: kept connections that the DataNode had closed meanwhile.
-    `local_reads`: those of `reads` that came from a DataNode's files on this machine.
+    """`reads`, `bytes`: answered ones. `hedges`: second DataNodes asked because the first was late. `hedges_won`: hedges
+    where the second answered first. `failovers`: other replicas asked because one failed or was silent. `refreshes`: repeated
+    requests for block locations. `stale_connections`: kept connections that the DataNode had closed. `local_reads`: those of
+    `reads` from a DataNode's files on this machine.
     """
 
     reads: int = 0

@@ -1,12 +1,12 @@
-"""The bytes of one read from one replica: the request, the packets that answer it, the final word. Pure.
+"""The bytes of one read from one replica: the request, the packets that answer it, the final status. Pure.
 
-A DataNode rounds the start of a range down to a chunk (the bytes under one checksum), the end up to one, and answers:
-`BlockOpResponse, packet..., empty packet`. A packet is `int32 length, int16 header length, header, one checksum per chunk,
-data`. Then it wants a ClientReadStatus and keeps the connection for the next request.
+A DataNode extends a range to whole chunks (a chunk is the bytes under one checksum), and answers: `BlockOpResponse,
+packet..., empty packet`. A packet is `int32 length, int16 header length, header, one checksum per chunk, data`. Then the
+DataNode wants a ClientReadStatus, and keeps the connection for the next request.
 
-`BlockReceiver` offers its caller the memory to receive into: a packet's data goes straight to its place in the answer,
-only headers and checksums (and what comes along with them) pass through a small buffer beside it. Where packets are small, as
-of DataNodes that encrypt, many of them pass through a larger one.
+`BlockReceiver` offers its caller the memory to receive into. A packet's data goes straight to its place in the answer;
+headers and checksums pass through a small buffer. Where packets are small, as from DataNodes that encrypt, many packets pass
+through a larger buffer.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _SHORT_SIGNS: Final = ("bytes, but only", "don't match block")
 
 
 class ReplicaError(Exception):
-    """One replica did not give the bytes; another one may. The text is one clause, without the node's name."""
+    """One replica did not give the bytes; another one may. The message is one clause, without the node's name."""
 
 
 class ReplicaLost(ReplicaError):
@@ -67,7 +67,7 @@ class ReplicaMalformed(ReplicaError):
 
 
 class ReplicaCorrupt(ReplicaError):
-    """The bytes do not have their checksums, or the replica has lost the checksums."""
+    """The bytes do not match their checksums, or the replica has no checksums."""
 
 
 class ReplicaShort(ReplicaError):
@@ -78,7 +78,7 @@ VERIFIED: Final = delimited(ClientReadStatus(status=TransferStatus.CHECKSUM_OK))
 
 
 def read_request(block: Block, token: Token, *, client_name: str, position: int, length_bytes: int) -> bytes:
-    """Asks for a range of a block, with checksums. `block.length_bytes`: how much of the block the range may touch."""
+    """The request for a range of a block, with checksums. `block.length_bytes`: how much of the block the range may touch."""
     base = BaseHeader(block=block.message(), token=token if token.IsInitialized() else None)
     header = ClientOperationHeader(base_header=base, client_name=client_name)
     request = OpReadBlock(header=header, offset=position, len=length_bytes, send_checksums=True)
@@ -86,11 +86,11 @@ def read_request(block: Block, token: Token, *, client_name: str, position: int,
 
 
 class BlockReceiver:
-    """Takes in the answer to one read request, however the network cuts it.
+    """Receives the answer to one read request, however the network cuts it.
 
-    `get_buffer` gives the memory for what comes next, `received` says how much of it was filled and returns True after
-    the last packet; then `data` holds exactly the range, every byte verified. `received` raises ReplicaError, and after
-    that, or after the end, the receiver is of no more use. Memory: the range, rounded out to whole chunks.
+    `get_buffer` gives the memory for the next bytes. `received` is told how much of it was filled, and returns True after the
+    last packet. Then `data` holds exactly the range, every byte verified. `received` raises ReplicaError. After that, or
+    after the end, the receiver cannot be used again. Memory: the range, rounded out to whole chunks.
     """
 
     __slots__ = (
@@ -162,7 +162,7 @@ class BlockReceiver:
     # --- the response
 
     def _take_response(self) -> int:
-        """Where the packets begin in the scratch; 0 while the response is not whole."""
+        """Where the packets begin in the scratch; 0 while the response is incomplete."""
         scratch, end = self._scratch, self._scratch_end
         size_bytes = shift = at = 0
         while True:
@@ -216,7 +216,7 @@ class BlockReceiver:
     # --- packets
 
     def _take_packets(self, start: int) -> bool:
-        """Take every packet that begins in the scratch from `start` on. True: that was the last one."""
+        """Take every packet that begins in the scratch from `start` on. Returns True after the last one."""
         end = self._scratch_end
         if self._has_small_packets:
             start = self._take_whole_packets(start, end)
@@ -250,7 +250,7 @@ class BlockReceiver:
         return self._wait_for(start, _LENGTHS.size)
 
     def _take_whole_packets(self, start: int, end: int) -> int:
-        """Behind those that are whole and right."""
+        """Take all packets that are complete and right. Returns where they end."""
         taken, filled = take_packets(
             self._scratch[start:end],
             self._answer,
@@ -312,7 +312,7 @@ class BlockReceiver:
 
 
 def _packet_header(header: memoryview) -> tuple[int, bool, int]:
-    """Offset in the block, whether it is the last packet, how many bytes of data."""
+    """(offset in the block, whether it is the last packet, bytes of data)."""
     if len(header) == _HEADER.size:
         tag, offset, seqno_tag, _, last_tag, is_last, data_tag, data_bytes = _HEADER.unpack(header)
         if (tag, seqno_tag, last_tag, data_tag) == _HEADER_TAGS:

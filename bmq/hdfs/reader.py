@@ -1,8 +1,8 @@
-"""Reading files: which blocks cover a range, where they are, and which error to report when no replica gives it.
+"""Reads files: which blocks cover a range, where they are, and which error to report when no replica gives it.
 
-Locations are cached by file id (block_cache.py), so reads of known files go on while the NameNode is unreachable. The
-cache may be outdated: replicas move, a writer repairs its block under a new stamp, an open file grows or is closed. So
-a failed read refreshes the locations and tries once more before its failure is reported.
+Locations are cached by file id (block_cache.py), so reads of known files continue while the NameNode is unreachable. The
+cache may be outdated: replicas move, a writer repairs its block under a new stamp, an open file grows or is closed. So a
+failed read refreshes the locations and tries once more before its failure is reported.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Locations(Protocol):
 
 
 class BlockReader:
-    """Reads files of one cluster. At most `reads_at_once_max` reads run at a time, the others wait their turn.
+    """Reads files of one cluster. At most `reads_at_once_max` reads run at a time; the others wait.
 
-    `random` names this client in the DataNodes' logs. `local`: None: only DataNodes are asked.
+    `random` makes this client's name in the DataNodes' logs. `local` None: only DataNodes are asked.
     """
 
     def __init__(
@@ -71,10 +71,10 @@ class BlockReader:
         )
 
     async def read(self, path: str, *, file_id: int, position: int, length_bytes: int) -> bytearray | memoryview:
-        """Exactly these bytes of a closed file, or of an open one below what is durable; each verified.
+        """Exactly these bytes of a closed file, or of the durable part of an open one; each byte is verified.
 
-        Raises FileMissing (also when `path` names another file), CorruptFile (the file is shorter, or no replica's bytes
-        have their checksums), StorageUnavailable (after `read_timeout_s` without an answer, or sooner).
+        Raises FileMissing (also when `path` names another file), CorruptFile (the file is shorter, or no replica's bytes have
+        their checksums), StorageUnavailable (after `read_timeout_s` without an answer, or sooner).
         """
         if length_bytes <= 0:
             return bytearray()
@@ -124,7 +124,7 @@ class BlockReader:
         self._cache.forget(file_id)
 
     def close(self) -> None:
-        """Close idle connections and local files; reads that still run close theirs."""
+        """Close idle connections and local files. Reads under way close theirs."""
         if self._local is not None:
             self._local.close()
         self._replicas.connections.close()
@@ -195,7 +195,7 @@ class BlockReader:
         timeout_s: float,
         corrupt: frozenset[ReplicaKey],
     ) -> bytearray | memoryview:
-        """Raises CorruptFile when the file ends before the range, as far as `extents` knows; ReplicasFailed."""
+        """Read a range. Raises CorruptFile when the file ends before the range, as far as `extents` shows; ReplicasFailed."""
         ranges = extents.ranges(position, length_bytes)
         if ranges is None:
             raise CorruptFile(
@@ -223,7 +223,7 @@ class BlockReader:
 
 
 def _store_error(failed: ReplicasFailed, what: str, position: int, length_bytes: int) -> StoreError:
-    """CorruptFile only if that is what every replica says: one that did not answer may be a good one."""
+    """The error of a failed read. It is CorruptFile only if every replica was corrupt: one that did not answer may be good."""
     where = f"{what}: {length_bytes} bytes from byte {position}"
     if not failed.failures:
         return StorageUnavailable(f"{where}: the NameNode knows no DataNode that has them")

@@ -18,7 +18,7 @@ from bmq.hdfs.proto.transfer_pb2 import BaseHeader, Checksum, ChecksumType, Clie
 
 
 class _NoListener:
-    """Nothing is written here, so nothing is acknowledged; the connection's end is the normal one."""
+    """Ignores acknowledgements, because nothing is written here. The connection's end is normal."""
 
     def heard(self, connection: DataNodeConnection) -> None: ...
 

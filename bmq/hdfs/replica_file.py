@@ -23,12 +23,12 @@ _CANNOT_TELL: Final = frozenset({errno.EAGAIN, errno.EOPNOTSUPP, errno.EINVAL})
 
 
 class ReplicaFile:
-    """Made by `open`; both files stay open until `close`. Other threads may read, but nobody behind `close`."""
+    """Made by `open`. Both files stay open until `close`. Other threads may read, but not after `close`."""
 
     __slots__ = ("_checksums", "_chunk_bytes", "_crc", "_data", "_length_bytes")
 
     def __init__(self, data: int, checksums: int) -> None:
-        """File descriptors, ours from here on. Raises ReplicaMalformed, ReplicaCorrupt, OSError."""
+        """Take over the file descriptors. Raises ReplicaMalformed, ReplicaCorrupt, OSError."""
         self._data = data
         self._checksums = checksums
         try:
@@ -98,7 +98,7 @@ class ReplicaFile:
 
 
 def _fill(file: int, target: memoryview, position: int, flags: int) -> bool:
-    """False: not all of it came. Raises OSError."""
+    """Fill the buffer. Returns False if fewer bytes came. Raises OSError."""
     filled = 0
     while filled < len(target):
         try:

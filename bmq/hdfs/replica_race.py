@@ -1,9 +1,8 @@
-"""One range of one block, from whichever of its DataNodes gives it first and whole.
+"""Reads one range of one block from whichever of its DataNodes gives all of it first.
 
-Usually one is asked and answers. A second one is asked at once when the first fails, soon when it is late (a hedge, see
-hedge.py), and in any case when it has been silent for a quarter of `read_timeout_s`. A late DataNode stays in the race:
-when every disk is busy, a late answer is better than none. The first good answer wins, the other connections are
-closed.
+Usually one DataNode is asked and answers. A second one is asked at once when the first fails, soon when it is late (a hedge,
+see hedge.py), and in any case when it has been silent for a quarter of `read_timeout_s`. A late DataNode is still waited for:
+when every disk is busy, a late answer is better than none. The first good answer wins, and the other connections are closed.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class ReplicaKey(NamedTuple):
 
 
 class ReplicasFailed(Exception):
-    """No replica gave the range. `failures`: what each one said; `is_timed_out`: there is no time for another try.
+    """No replica gave the range. `failures`: the reason of each one. `is_timed_out`: no time is left for another try.
 
     `corrupt`: the replicas with bad checksums, known ones included.
     """
@@ -73,7 +72,7 @@ class ReplicasFailed(Exception):
 
 
 class ReplicaReads:
-    """What all races share: connections, latencies, which nodes were late."""
+    """Shared by all races: connections, latencies, which nodes were late."""
 
     def __init__(
         self,
@@ -118,7 +117,7 @@ class ReplicaReads:
             ) from None
 
     def note_slow(self, node: DataNode, now_s: float) -> None:
-        """Ask others first for a while."""
+        """Ask other nodes first for a while."""
         self._slow_until_s[node.uuid] = now_s + SLOW_NODE_S
 
     def _in_order(self, nodes: Sequence[DataNode]) -> list[DataNode]:
@@ -168,7 +167,7 @@ class _Attempt:
             self.progress_s = now_s
 
     def end(self) -> None:
-        """Close what is under way; a read that is complete has given its connection back already."""
+        """Close the connections under way. A complete read has given its connection back already."""
         if not self.answer.done():
             self.answer.cancel()
             # Its read may have completed unnoticed; then the connection may already carry another read.
@@ -310,7 +309,7 @@ class _Race:
             self._news = None
 
     def _hurry(self) -> float:
-        """Ask one more DataNode if it is time; the time of the next check. Raises ReplicasFailed at the deadline."""
+        """Ask one more DataNode if it is time. Returns the time of the next check. Raises ReplicasFailed at the deadline."""
         now_s = self._loop.time()
         for attempt in self._running:
             attempt.note_progress(now_s)
@@ -342,7 +341,7 @@ class _Race:
     # --- ending
 
     def _settle(self) -> _Attempt | None:
-        """Remove finished attempts; the first good one. After a failure, ask the next node unless one is sending."""
+        """Remove finished attempts. Returns the first good one. After a failure, ask the next node unless one is sending."""
         winner: _Attempt | None = None
         for attempt in tuple(self._running):
             if not attempt.answer.done():

@@ -18,10 +18,9 @@ LENGTH_BYTES_MAX: Final = (1 << 63) - 1  # a DataNode gives -1 (unsigned) as the
 
 
 class ReplicaState(StrEnum):
-    """`WRITABLE`: being written; presumed of every replica until its node refuses a new generation stamp.
-
-    `SETTLED`: refuses it again and again but shows a length, so it was finalized. `ABSENT`: the writer never connected.
-    `WAITING`: its DataNode was restarted, only lease recovery can use it. `UNREACHABLE`: no answer.
+    """`WRITABLE`: being written; presumed of every replica until its node refuses a new generation stamp. `SETTLED`: it
+    refuses the stamp repeatedly but shows a length, so it was finalized. `ABSENT`: the writer never connected. `WAITING`: its
+    DataNode was restarted, and only lease recovery can use it. `UNREACHABLE`: no answer.
     """
 
     WRITABLE = "writable"
@@ -86,12 +85,12 @@ class RecoverLease:
 
 @dataclass(frozen=True, slots=True)
 class WaitForNodes:
-    """A DataNode that may hold what is needed does not answer. Lease recovery would go on without it."""
+    """A DataNode that may hold needed bytes does not answer. Lease recovery would go on without it, so wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class BytesGone:
-    """Every DataNode answered, and none holds what was acknowledged. Closing would hide that: nothing is closed."""
+    """Every DataNode answered, and none holds all acknowledged bytes. Nothing is closed, because closing would hide that."""
 
     length_bytes: int
 
@@ -100,9 +99,9 @@ Plan = Renew | CompleteAsIs | SetUpEmpty | RecoverLease | WaitForNodes | BytesGo
 
 
 def plan(replicas: Sequence[Replica], *, least_bytes: int = 0) -> Plan:
-    """What to do with the replicas of an open block. `least_bytes`: what was acknowledged; never close below it.
+    """The next step for the replicas of an open block. `least_bytes`: the acknowledged bytes; never close below them.
 
-    A DataNode refuses a new stamp on a replica that is shorter than that, so such a replica shows up as SETTLED.
+    A DataNode refuses a new stamp on a replica that is shorter, so such a replica shows up as SETTLED.
     """
     by_state: dict[ReplicaState, list[Replica]] = {state: [] for state in ReplicaState}
     listed = [replica for replica in replicas if replica.is_listed]
@@ -174,12 +173,12 @@ def pieces(start: int, end: int, *, piece_bytes_max: int, chunk_bytes: int) -> I
 def candidates(
     listed: Sequence[DataNode], earlier: Iterable[DataNode], *, dead: Iterable[DataNode], suspected: Iterable[DataNode]
 ) -> tuple[tuple[DataNode, bool], ...]:
-    """(node, is it listed) of the nodes to try: those the NameNode lists now, and others it listed earlier.
+    """(node, whether it is listed) of the nodes to try: those the NameNode lists now, and others it listed earlier.
 
-    A rival may have moved the block onto some of its nodes between two tries; the rest still hold a prefix and make good
-    replicas. `dead`: found unreachable by this closing. `suspected`: by somebody else, a moment ago, perhaps because this
-    machine itself stood still. They are tried after all when fewer than NODES_LEAST would be left without them: a block
-    that is closed on one node is lost with it, and only this closing can still put it on more.
+    A rival may have moved the block onto some of its nodes between two tries. The rest still hold a prefix and make good
+    replicas. `dead`: found unreachable by this closing. `suspected`: suspected elsewhere a moment ago, perhaps because this
+    machine itself was stalled. They are tried after all when fewer than NODES_LEAST would be left without them: a block that
+    is closed on one node is lost with it, and only this closing can still put it on more.
     """
     listed_uuids = {node.uuid for node in listed}
     dead_uuids = {node.uuid for node in dead}

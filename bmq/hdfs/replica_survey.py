@@ -1,6 +1,6 @@
-"""Collects what DataNodes answer about the replicas of one open block.
+"""Collects the DataNodes' answers about the replicas of one open block.
 
-We do not ask in advance: every replica is presumed WRITABLE, as nearly all are, until its node refuses a new generation
+Nodes are not asked in advance: a replica is presumed WRITABLE, as nearly all are, until its node refuses a new generation
 stamp.
 """
 
@@ -30,7 +30,7 @@ _log = structlog.get_logger("bmq.hdfs")
 
 
 class ReplicaSurvey:
-    """`oldest`: the block as first listed. `has_learned`: set when anything new is learned; the caller resets it."""
+    """`oldest`: the block as first listed. `has_learned`: set when an answer brings news; the caller resets it."""
 
     def __init__(self, path: str, *, datanodes: DataNodeRpc, bad_nodes: BadNodes, config: HdfsConfig) -> None:
         self.oldest: LocatedBlock | None = None
@@ -84,10 +84,10 @@ class ReplicaSurvey:
         self._is_forgiving = True
 
     async def refused(self, nodes: Sequence[DataNode], block: Block) -> None:
-        """These nodes answered and did not take a new stamp on `block` (the NameNode's newest): find out why.
+        """These nodes answered and refused a new stamp on `block` (the NameNode's newest): find out why.
 
-        A rival at work on a replica makes it refuse, too. So a replica counts as settled only after it has refused
-        several times in the same state.
+        A rival at work on a replica makes it refuse, too. So a replica counts as settled only after it has refused several
+        times in the same state.
         """
         stamp = block.generation_stamp
         replicas = await asyncio.gather(*(self._ask(node, block) for node in nodes))

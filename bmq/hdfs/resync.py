@@ -1,11 +1,11 @@
 """Puts a closed file on the disks of its DataNodes (rule 26), without changing a byte of it.
 
-HDFS has no call for that. But a file can be reopened for append, and the last packet of an append can ask each DataNode
-to sync its whole replica before it finalizes it. So: append nothing, under a new stamp, and close. The file shows as
-open for some 10 ms meanwhile; readers are not affected.
+HDFS has no call for that. But a file can be reopened for append, and the last packet of an append can ask each DataNode to
+sync its whole replica before it finalizes it. So append nothing, under a new stamp, and close. The file shows as open for
+some 10 ms meanwhile; readers are not affected.
 
-We append under our own name, not under the writer's: lease recovery has fenced that writer for good, and it must stay
-fenced. If we die in between, only lease recovery can close the file for the next owner.
+The append uses our own name, not the writer's: lease recovery has fenced that writer, and it must stay fenced. If we die in
+between, only lease recovery can close the file for the next owner.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class Resync:
     bad_nodes: BadNodes
 
     async def run(self, known: Iterable[DataNode]) -> tuple[DataNode, ...]:
-        """Sync the file; the nodes that have all of it on disk. `known`: nodes that held it; the NameNode may list
+        """Sync the file. Returns the nodes that have all of it on disk. `known`: nodes that held it; the NameNode may list
         fewer.
 
-        A node that does not answer is left out, and its replica is stale from then on. Raises StorageUnavailable (the
-        file may be open now: close it again), FileMissing, CorruptFile.
+        A node that does not answer is left out, and its replica is stale from then on. Raises StorageUnavailable (the file
+        may be open now: close it again), FileMissing, CorruptFile.
         """
         try:
             last = await self.namenode.append(self.path, holder=self.holder)
@@ -104,7 +104,7 @@ class Resync:
             stream.abort()
 
     async def _open(self, last: LocatedBlock, new: LocatedBlock, nodes: tuple[DataNode, ...]) -> BlockStream:
-        """Each node takes the new stamp on a replica of exactly this length, or refuses."""
+        """Give each node the new stamp. A node refuses it unless its replica has exactly this length."""
         return await BlockStream.open(
             replace(new, block=last.block, nodes=nodes),
             holder=self.holder,

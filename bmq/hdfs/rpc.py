@@ -73,9 +73,9 @@ class RpcConnection(asyncio.Protocol):
         client_id: bytes,
         timeout_s: float,
     ) -> Self:
-        """Connect and say who we are. Raises StorageUnavailable, AuthenticationRequired, PermissionRefused.
+        """Connect and authenticate. Raises StorageUnavailable, AuthenticationRequired, PermissionRefused.
 
-        `timeout_s`: for the connection, and then for each answer of the server to a login; a KDC has time of its own.
+        `timeout_s`: for the connection, and then for each answer of the server to a login. A KDC has a timeout of its own.
         """
         loop = asyncio.get_running_loop()
         connection: Self | None = None
@@ -115,7 +115,7 @@ class RpcConnection(asyncio.Protocol):
         return len(self._waiting)
 
     def silent_s(self) -> float:
-        """Seconds since we last heard from the server while an answer was outstanding; 0 when none is."""
+        """Seconds since the last bytes from the server while an answer was outstanding; 0 if no answer is outstanding."""
         return 0.0 if self._unheard_since_s is None else self._loop.time() - self._unheard_since_s
 
     async def call(
@@ -165,7 +165,9 @@ class RpcConnection(asyncio.Protocol):
             raise failure from error
 
     async def exchange(self, message: RpcSasl) -> RpcSasl:
-        """One message of a SASL negotiation each way. Raises StorageUnavailable after the time that `open` was given."""
+        """Send one message of a SASL negotiation and wait for the answer. Raises StorageUnavailable after the timeout given
+        to `open`.
+        """
         if self._failure is not None:
             raise _again(self._failure)
         self._negotiation = self._loop.create_future()
@@ -227,7 +229,7 @@ class RpcConnection(asyncio.Protocol):
                 waiting.set_result(answer.body)
 
     def _take_protected(self, layer: MessageLayer, answer: Answer) -> None:
-        """The bytes in it continue a stream of ordinary frames. Raises MalformedAnswer."""
+        """Feed decrypted bytes, which continue a stream of ordinary frames. Raises MalformedAnswer."""
         message = parse_body(answer.body, RpcSasl) if answer.call_id == SASL_CALL_ID and answer.body else None
         if message is None or message.state != RpcSasl.WRAP:
             self._fail(ConnectionLost(f"{self._address} sent an unprotected answer over a protected connection"))
@@ -299,5 +301,5 @@ class RpcConnection(asyncio.Protocol):
 
 
 def _again(failure: StoreError) -> StoreError:
-    """A copy: an exception raised in several tasks would collect all their tracebacks."""
+    """A copy of the exception: one that is raised in several tasks would collect all their tracebacks."""
     return type(failure)(str(failure))

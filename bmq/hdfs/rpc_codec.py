@@ -35,7 +35,7 @@ M = TypeVar("M", bound=Message)
 
 
 class MalformedAnswer(ValueError):
-    """Bytes that no Hadoop IPC server sends; the message says what they look like."""
+    """Bytes that no Hadoop IPC server sends. The message describes them."""
 
 
 class Answer(NamedTuple):
@@ -77,7 +77,7 @@ def call_frame(
 
 
 def parse_answer(frame: bytes) -> Answer:
-    """Raises MalformedAnswer."""
+    """The decoded frame. Raises MalformedAnswer."""
     try:
         encoded, position = read_delimited(frame, 0)
         header = _parsed(encoded, RpcResponseHeader)
@@ -91,7 +91,7 @@ def parse_answer(frame: bytes) -> Answer:
 
 
 def parse_body(body: bytes, response_type: type[M]) -> M:
-    """Raises MalformedAnswer."""
+    """The decoded body of an answer. Raises MalformedAnswer."""
     try:
         return _parsed(body, response_type)
     except DecodeError as error:
@@ -99,7 +99,7 @@ def parse_body(body: bytes, response_type: type[M]) -> M:
 
 
 class AnswerSplitter:
-    """Cuts what arrives into frames. Keeps at most one unfinished frame, of at most RESPONSE_BYTES_MAX."""
+    """Cuts received bytes into frames. Keeps at most one incomplete frame, of at most RESPONSE_BYTES_MAX."""
 
     __slots__ = ("_received",)
 
@@ -107,7 +107,7 @@ class AnswerSplitter:
         self._received = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The frames that are whole now. Raises MalformedAnswer, and then nothing more can be read."""
+        """The frames that are complete now. Raises MalformedAnswer; then no more bytes can be read."""
         received = self._received
         received += data
         frames: list[bytes] = []

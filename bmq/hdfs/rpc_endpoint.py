@@ -1,4 +1,4 @@
-"""One server that is called again and again: connects when a call needs it, once for all waiting calls."""
+"""One server that is called repeatedly. It is connected when a call needs it, once for all waiting calls."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Call(Generic[M]):
 
 
 class Endpoint:
-    """`silence_max_s`: give up a connection that owes answers and has been silent this long."""
+    """`silence_max_s`: close a connection that owes answers and has been silent for this time."""
 
     def __init__(
         self,
@@ -57,14 +57,14 @@ class Endpoint:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is under way."""
+        """Whether no call is under way."""
         return self._connecting is None and (self._connection is None or not self._connection.calls_in_flight)
 
     async def send(self, call: Call[M], *, timeout_s: float) -> M:
         """Send a call and wait for its answer, `timeout_s` in all. Raises as RpcConnection.open and .call.
 
-        Servers close connections that are idle. A connection made earlier that turns out to be lost says nothing about
-        the server, so the call goes out once more on a new one.
+        Servers close idle connections. If an older connection turns out to be lost, that says nothing about the server, so
+        the call is sent once more on a new one.
         """
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
@@ -80,7 +80,7 @@ class Endpoint:
         return await self._send_on(connection, call, max(0.0, deadline_s - loop.time()))
 
     def close(self) -> None:
-        """Drop the connection; calls under way fail, and so do later ones."""
+        """Drop the connection. Calls under way and later ones fail."""
         self._is_closed = True
         if self._connecting is not None:
             self._connecting.cancel()
@@ -105,7 +105,7 @@ class Endpoint:
             raise
 
     async def _connected(self, timeout_s: float) -> RpcConnection:
-        """The connection; callers share one attempt to connect, and a cancelled caller does not end it for others."""
+        """The connection. Callers share one attempt to connect, and a cancelled caller does not end it for others."""
         if self._is_closed:
             raise StorageUnavailable(f"{self.address}: closed here")
         if self._connection is not None and not self._connection.is_closed:

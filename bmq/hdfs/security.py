@@ -1,7 +1,7 @@
-"""What a Hadoop cluster's configuration says of security, as values. Pure.
+"""The security settings in a Hadoop cluster's configuration, as values. Pure.
 
-The names are those of core-site.xml and hdfs-site.xml. A cluster without `hadoop.security.authentication=kerberos` is open,
-and then none of this counts.
+The names are those of core-site.xml and hdfs-site.xml. A cluster without `hadoop.security.authentication=kerberos` is open;
+then the other settings have no effect.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ PRIVILEGED_PORTS: Final = 1024
 
 
 class BadSecurity(StoreError):
-    """Settings, or Hadoop's configuration, that cannot be used; one sentence. Never retried."""
+    """Settings, or Hadoop's configuration, are unusable; one sentence. Never retried."""
 
 
 class Protection(StrEnum):
-    """What SASL does for a connection after the login. `qop`: its name in SASL; `bit`: in GSSAPI's security layers."""
+    """The protection of a connection after a SASL login. `qop`: its name in SASL. `bit`: in GSSAPI's security layers."""
 
     AUTHENTICATION = "authentication"
     INTEGRITY = "integrity"
@@ -46,11 +46,11 @@ _BITS: Final = {Protection.AUTHENTICATION: 1, Protection.INTEGRITY: 2, Protectio
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HadoopSecurity:
-    """A kerberized cluster, and who we are there.
+    """A kerberized cluster, and our identity there.
 
-    `principal`: empty: that of the ticket cache. `keytab`: a path; empty: log in by the ticket cache. `rpc`: in order of
-    preference. `data`: of connections to DataNodes, empty: not protected. `is_aes`: offer AES-CTR for privacy. `delegation`:
-    log in to NameNodes by this token, and by Kerberos nowhere.
+    `principal`: empty: that of the ticket cache. `keytab`: a path; empty: log in by the ticket cache. `rpc`: protections of
+    RPC connections, in order of preference. `data`: protections of connections to DataNodes; empty: none. `is_aes`: offer
+    AES-CTR for privacy. `delegation`: log in to NameNodes by this token, and never by Kerberos.
     """
 
     principal: str = ""
@@ -72,7 +72,7 @@ class HadoopSecurity:
 
     @classmethod
     def of(cls, hadoop: Mapping[str, str], *, principal: str, keytab: str) -> HadoopSecurity | None:
-        """None for an open cluster. Raises BadSecurity."""
+        """The security of a configuration; None for an open cluster. Raises BadSecurity."""
         kind = hadoop.get("hadoop.security.authentication", "simple").strip().lower()
         if kind == "simple":
             if principal or keytab:
@@ -129,7 +129,7 @@ def check_service(security: HadoopSecurity, offered: str, host: str) -> None:
 
 
 def service_principal(configured: str, host: str) -> str:
-    """The principal with the host put in for `_HOST`, in lower case. Raises BadSecurity for an address."""
+    """The principal with `_HOST` replaced by the host, in lower case. Raises BadSecurity for an address."""
     try:
         return server_principal(configured, host)
     except NoHostName:

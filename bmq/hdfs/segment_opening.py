@@ -1,11 +1,10 @@
 """Opens segment files: creates one, has the NameNode place its block, and connects to every node of it.
 
-If a node cannot be connected, the file is deleted and created again without that node: a block is never abandoned (rule
-9), but an unwritten file in our own directory may be deleted. The new file takes the same name only after the NameNode
-has answered the deletion: a call that was answered was carried out once (its retries carry one call id, which the
-NameNode's retry cache knows). When a deletion gets no answer, the opening fails, and its caller does not use the name
-again (rule 21). With fewer healthy nodes than wanted a segment is opened on those that are left; its owner compares
-`replicas` with what it needs.
+If a node cannot be connected, the file is deleted and created again without that node. A block is never abandoned (rule 9),
+but an unwritten file in our own directory may be deleted. The new file takes the same name only after the NameNode has
+answered the deletion: an answered call was carried out once, because its retries carry one call id that the NameNode's retry
+cache knows. When a deletion gets no answer, the opening fails, and its caller does not use the name again (rule 21). With
+fewer healthy nodes than wanted, a segment is opened on those that are left; its owner compares `replicas` with what it needs.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class Creating(Completing, Protocol):
 
 
 class SegmentOpening:
-    """`writers`: writers opened here whose file is neither closed nor given up."""
+    """`writers`: writers opened here whose file is neither closed nor abandoned."""
 
     def __init__(
         self,
@@ -80,10 +79,10 @@ class SegmentOpening:
     async def open(
         self, path: str, *, absolute_path: str, holder: str, durability: Durability, segment_bytes: int
     ) -> HdfsWriter:
-        """A writer that is usable at once. `path` is for messages.
+        """Open a file. Returns a usable writer. `path` is for messages.
 
-        Raises AlreadyExists; FileMissing or FencedWriter when the directory was moved away; StorageUnavailable
-        (NoDataNodes among them) when no block could be set up in OPEN_TRIES_MAX tries; StorageFull.
+        Raises AlreadyExists; FileMissing or FencedWriter when the directory was moved away; StorageUnavailable (NoDataNodes
+        among them) when no block could be set up in OPEN_TRIES_MAX tries; StorageFull.
         """
         self._leases.add(holder)
         is_open = False
@@ -203,7 +202,7 @@ class SegmentOpening:
         await self._namenode.delete(absolute_path, recursive=False)
 
     def _pauses_s(self) -> list[float]:
-        """After which pauses to ask for more DataNodes than one."""
+        """The pauses, in seconds, after which to ask for more DataNodes than one."""
         return [] if asyncio.get_running_loop().time() < self._single_until_s else list(self._single_pauses_s)
 
     def _settle_for(self, path: str, count: int) -> None:

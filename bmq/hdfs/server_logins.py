@@ -1,4 +1,4 @@
-"""Which login each server gets: the user's name on an open cluster, else Kerberos, a delegation token or a block's token."""
+"""The login for each server: the user's name on an open cluster, else Kerberos, a delegation token or a block's token."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def namenode_authentication(config: HdfsConfig) -> Authentication:
-    """Raises BadSecurity: the package for Kerberos is missing."""
+    """The authentication for NameNodes. Raises BadSecurity: the package for Kerberos is missing."""
     security = config.security
     if security is None:
         return SimpleAuthentication(config.user)
@@ -43,7 +43,7 @@ async def login_principal(config: HdfsConfig) -> str:
 
 
 class DataNodeLogins:
-    """One for all DataNodes of a cluster."""
+    """The logins for the RPC ports of all DataNodes of a cluster."""
 
     def __init__(self, config: HdfsConfig) -> None:
         self._security = config.security
@@ -51,9 +51,9 @@ class DataNodeLogins:
         self._kerberos: KerberosLogin | None = None
 
     def of(self, host: str, token: Token | None) -> Authentication:
-        """`host`: the name of the DataNode's machine. `token`: of the one block that is asked about; None: Kerberos.
+        """The authentication for one DataNode. `host`: its machine's name. `token`: of the block in question; None: Kerberos.
 
-        Raises BadSecurity: Kerberos is needed, and there is a delegation token alone.
+        Raises BadSecurity: Kerberos is needed, and there is only a delegation token.
         """
         security = self._security
         if security is None:

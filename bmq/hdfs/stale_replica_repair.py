@@ -1,13 +1,14 @@
-"""Repairs stale replicas of a closed file: a power loss has set them back to an older stamp, and HDFS calls the block corrupt.
+"""Repairs stale replicas of a closed file: a power loss has set them back to an older stamp, and HDFS calls the block
+corrupt.
 
-Lease recovery has the DataNodes give their replicas a new stamp and then closes the file, and nobody syncs either. If all
-of them lose their power before that has reached their disks, only the NameNode knows the stamp: it takes every replica for
-an old one and the block for corrupt, and no call of a client changes that. The bytes are still there, though. What
-DataNodes do with each other in a block recovery (InterDatanodeProtocol) gives a replica the stamp and the length that the
-NameNode has for the block, and its report makes the block whole again.
+Lease recovery has the DataNodes give their replicas a new stamp, and then closes the file; neither step syncs. If all
+DataNodes lose their power before the stamp is on their disks, only the NameNode knows it. It then counts every replica as old
+and the block as corrupt, and no client call changes that. The bytes are still there, though. The calls that DataNodes make to
+each other in a block recovery (InterDatanodeProtocol) give a replica the stamp and length that the NameNode has for the
+block, and the replica's report makes the block whole again.
 
-All replicas of a block are prefixes of one stream, and both stamp and length are the NameNode's: two processes that do
-this at the same time do the same. A replica that is shorter is left alone.
+All replicas of a block are prefixes of one stream, and stamp and length are the NameNode's, so two processes that do this at
+the same time do the same. A shorter replica is left alone.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _log = structlog.get_logger("bmq.hdfs")
 async def recover_replicas(
     block: Block, nodes: Iterable[DataNode], *, datanodes: DataNodeRpc, path: str
 ) -> tuple[DataNode, ...]:
-    """Give replicas of a complete block its stamp and length; the nodes whose replicas have got them. `path`: for logs."""
+    """Give replicas of a complete block its stamp and length. Returns the nodes whose replicas have them. `path`: for logs."""
     nodes = tuple(nodes)
     results = await asyncio.gather(*(_recover(block, node, datanodes, path) for node in nodes))
     return tuple(node for node, is_recovered in zip(nodes, results, strict=True) if is_recovered)

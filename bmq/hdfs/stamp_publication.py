@@ -1,4 +1,4 @@
-"""A new generation stamp reaches the NameNode: a file that is closed and one that is synced again both need it."""
+"""Tells the NameNode a new generation stamp, when a file is closed or synced again."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ async def publish_stamp(
     nodes: Sequence[DataNode],
     is_sync: bool,
 ) -> None:
-    """Tell the NameNode the stamp and length of `new`, which all replicas of `stream` have; finalize them next.
+    """Tell the NameNode the stamp and length of `new`, which all replicas of `stream` have. Finalize them next.
 
     `nodes`: those of the stream, and others whose finalized replicas of that length get the stamp next. From then on the
     NameNode refuses to complete the file under an older stamp. `is_sync`: the stream's replicas and their stamp are on disk
-    before the NameNode knows the stamp (rule 26): one that only the NameNode still knows after a power loss makes every
-    replica an old one, for good. Raises what the NameNode refuses, and the stream's failure.
+    before the NameNode knows the stamp (rule 26). Otherwise a power loss could leave only the NameNode with the stamp, and
+    every replica would count as old for good. Raises the NameNode's refusal, and the stream's failure.
     """
     if is_sync:
         await stream.send((), is_sync=True)

@@ -4,7 +4,7 @@
     writer = await store.create_segment("topics/…/00000003.open/00000000.log", holder=…, …)
 
 One segment is one block, so that the NameNode places each on DataNodes of its own. This module only maps paths, files
-and errors of HDFS to the port; segment_opening.py, writer.py, reader.py, mending.py and takeover.py open, write, read,
+and errors of HDFS to the port; segment_opening.py, writer.py, reader.py, mending.py and fencing.py open, write, read,
 mend and take over a block.
 """
 
@@ -55,7 +55,7 @@ VISIBLE_LENGTH_WAIT_MAX_S: Final = 1.0
 
 
 class HdfsStore:
-    """Implements bmq.log.store.SegmentStore. Made by `open`; call `close()` in the end. All calls from one event loop."""
+    """Implements bmq.log.store.SegmentStore. Made by `open`; call `close()` at the end. All calls from one event loop."""
 
     def __init__(self, config: HdfsConfig, random: Random) -> None:
         self.read_counts = ReadCounts()
@@ -78,7 +78,7 @@ class HdfsStore:
 
     @cached_property
     def collector(self) -> HdfsCollector:
-        """Its counters for Prometheus, which only servers load."""
+        """The store's counters for Prometheus. Only servers load it."""
         from bmq.hdfs.metrics import HdfsCollector
 
         return HdfsCollector(self.read_counts, self.bad_nodes, self._opening.writers)
@@ -99,7 +99,7 @@ class HdfsStore:
         return store
 
     async def make_root(self, *, retry_max_s: float | None = None) -> None:
-        """What `open` waits for. It may be tried again: a login that takes longer than a try goes on meanwhile."""
+        """The steps that `open` waits for. May be tried again: a login that takes longer than a try goes on meanwhile."""
         await self.namenode.make_directory(self.config.root, with_parents=True, retry_max_s=retry_max_s)
 
     @property
@@ -167,7 +167,7 @@ class HdfsStore:
         )
 
     def file_part(self, path: str, *, file_id: int, position: int, length_bytes: int) -> None:
-        """The bytes are on other machines."""
+        """None: the bytes are on other machines."""
 
     async def count_replicas(self, path: str) -> int:
         blocks = await self.namenode.locations(self._absolute(path))
@@ -197,7 +197,7 @@ class HdfsStore:
     # --- whole files
 
     async def write_file(self, path: str, data: Buffer, *, holder: str) -> None:
-        """As the port says. An unfinished file is removed, or it would hold a block; nobody uses its name again."""
+        """As the port says. An unfinished file is removed, because it would hold a block. Its name is not used again."""
         if not len(data):
             await self._write_empty(path, holder)
             return
@@ -308,7 +308,7 @@ class HdfsStore:
 
 
 def _secured(config: HdfsConfig, security: HadoopSecurity, namenode: NameNode) -> HdfsConfig:
-    """With what connects to the DataNodes of a secure cluster, which open ones do without. Raises BadSecurity."""
+    """The config with the connector to DataNodes of a secure cluster; unchanged for an open one. Raises BadSecurity."""
     from bmq.hdfs.sasl.secure_connector import SecureConnector
 
     return replace(config, connector=SecureConnector(security, namenode))

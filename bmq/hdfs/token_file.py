@@ -24,14 +24,14 @@ _LENGTH_MAX: Final = 1 << 16
 
 
 class BadTokenFile(ValueError):
-    """A file of tokens that is cut off, or of a form that Hadoop does not write; one clause."""
+    """A file of tokens is cut off, or of a form that Hadoop does not write; one clause."""
 
 
 def token_in_file(data: bytes, services: Collection[str]) -> DelegationToken | None:
     """The HDFS token in a file of tokens, None without one. Raises BadTokenFile.
 
-    `services`: what the tokens of our NameNodes may be for, HOST:PORT, ADDRESS:PORT or ha-hdfs:NAMESERVICE; it decides
-    between several tokens, and one alone is taken as it is.
+    `services`: the services of our NameNodes, HOST:PORT, ADDRESS:PORT or ha-hdfs:NAMESERVICE. They decide between several
+    tokens; a single token is taken whatever its service is.
     """
     found = [token for token in _tokens(data) if token.kind == KIND]
     if len(found) > 1:
@@ -55,7 +55,7 @@ def _tokens(data: bytes) -> list[Token]:
 
 
 class _Writable:
-    """Reads Credentials.write (DataOutput): counts and lengths are WritableUtils' vints."""
+    """Reads the format of Credentials.write (DataOutput): counts and lengths are WritableUtils' vints."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

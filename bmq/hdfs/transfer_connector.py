@@ -23,4 +23,4 @@ class TransferConnector(Protocol):
         """
 
     def write_to_all(self, transports: Sequence[Any], pieces: Sequence[Buffer]) -> None:
-        """The same bytes over several connections that were made here. `transports`: of asyncio."""
+        """Write the same bytes to several connections that were made here. `transports`: asyncio's."""

@@ -1,4 +1,4 @@
-"""Numbers as Hadoop's Writables have them (WritableUtils.readVLong): one byte, or a byte that says how many follow. Pure."""
+"""Numbers in Hadoop's Writables (WritableUtils.readVLong): one byte, or a byte that says how many bytes follow. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ _SIZE_MAX = 8
 
 
 def read_vlong(data: bytes, position: int) -> tuple[int, int] | None:
-    """A number that is not negative, and where it ends; None: it is negative, too long, or cut off."""
+    """(a number that is not negative, where it ends); None: it is negative, too long, or cut off."""
     if position >= len(data):
         return None
     first = data[position] - 256 if data[position] > 127 else data[position]

@@ -29,9 +29,9 @@ class Completing(Protocol):
 class BrokenSegment:
     """A segment whose stream failed. `absolute_path` and `file_id` name it to the NameNode.
 
-    `located`: the generation that was written; `failed`: nodes known to have failed (none when a pipeline does not
-    tell). `acked_bytes`: every node holds at least this much; replicas may be longer. `is_synced`: acknowledged bytes
-    have to be on their disks.
+    `located`: the generation that was written. `failed`: nodes known to have failed (none if a pipeline does not name them).
+    `acked_bytes`: every node holds at least this much; replicas may be longer. `is_synced`: acknowledged bytes have to be on
+    their disks.
     """
 
     path: str
@@ -89,10 +89,10 @@ class HdfsWriter:
         complete_max_s: float,
         on_end: Callable[[HdfsWriter], None],
     ) -> None:
-        """`stream` is open and nothing was written to it. `path` is for messages, the NameNode is told `absolute_path`.
+        """`stream` is open and has no bytes yet. `path` is for messages, `absolute_path` for the NameNode.
 
-        `complete_max_s`: how long to ask the NameNode to call the file complete. `on_end` is called once, when the file
-        is closed or given up.
+        `complete_max_s`: how long to ask the NameNode to complete the file. `on_end` is called once, when the file is closed
+        or abandoned.
         """
         self.path = path
         self.file_id = file_id
@@ -197,7 +197,7 @@ class HdfsWriter:
             delay_s = min(2 * delay_s, COMPLETE_RETRY_LONGEST_S)
 
     async def _verified(self) -> int:
-        """The length by another look: that complete() said True proves neither it nor our ownership (rule 10)."""
+        """The length by a second status: a successful complete() proves neither it nor our ownership (rule 10)."""
         status = await self._namenode.file_info(self._absolute_path)
         if status is None or status.file_id != self.file_id:
             raise FencedWriter(f"{self.path} is gone: it was moved or deleted before it was closed")

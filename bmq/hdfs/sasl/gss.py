@@ -1,4 +1,6 @@
-"""Logins to HDFS by Kerberos: one to a server, and what protects messages after it (bmq.security.kerberos has the rest)."""
+"""Logins to HDFS by Kerberos: one login to a server, and the protection of messages after it (see also
+bmq.security.kerberos).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ T = TypeVar("T")
 
 
 def hdfs_login(principal: str, keytab: str) -> KerberosLogin:
-    """`principal`, `keytab`: of HadoopSecurity."""
+    """The Kerberos login of this process. `principal`, `keytab`: of HadoopSecurity."""
     return KerberosLogin(principal, keytab, HDFS_LOGIN)
 
 

@@ -1,4 +1,4 @@
-"""What a failed login by Kerberos means for the store, and what HDFS calls the settings of a login. Pure."""
+"""The store error of a failed login by Kerberos, with HDFS's names of the settings. Pure."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ HDFS_LOGIN: Final = LoginSettings(
 
 
 def kerberos_error(fault: KerberosFault) -> StoreError:
-    """StorageUnavailable where it may pass, else AuthenticationRequired."""
+    """StorageUnavailable if the failure may pass, else AuthenticationRequired."""
     return StorageUnavailable(fault.sentence) if fault.is_passing else AuthenticationRequired(fault.sentence)
