@@ -1,7 +1,7 @@
-"""Starts Spark's JVM so that Ctrl-C leaves none behind.
+"""Starts Spark's JVM so that Ctrl-C leaves no JVM behind.
 
-pyspark's JVM ends with its parent only once it has told its port. Until then it ignores Ctrl-C, and when pyspark is
-interrupted it has nowhere to tell it, and stays for ever.
+pyspark's JVM ends with its parent only once it has reported its port. Until then it ignores Ctrl-C. If pyspark is interrupted
+meanwhile, the JVM cannot report its port, and never ends.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bmq.spark.source.driver_login import share_login
 
 
 def start_session(name: str, settings: Mapping[str, str]) -> SparkSession:
-    """The session with these settings, or the one that is there. Raises what pyspark does, KeyboardInterrupt."""
+    """A new session with these settings, or the present one. Raises pyspark's errors, KeyboardInterrupt."""
     conf = SparkConf().setAppName(name).setAll(list(settings.items()))
     with deferred_interrupt():
         SparkContext._ensure_initialized(conf=conf)
@@ -31,7 +31,9 @@ def start_session(name: str, settings: Mapping[str, str]) -> SparkSession:
 
 @contextmanager
 def deferred_interrupt() -> Iterator[None]:
-    """Ctrl-C takes effect at the end of the block; a second one at once. Only in the main thread, as Python has it."""
+    """Delays Ctrl-C to the end of the block; a second one takes effect at once. Only in the main thread, as for all Python
+    signals.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BackfillPlan:
-    """`ranges`: what is left to copy; `done_count`: offsets that an earlier run of the same name copied.
+    """`ranges`: the offsets left to copy. `done_count`: offsets that an earlier run of the same name copied.
 
     `is_new`: no position is stored yet. `makes_topic`: partitions of the target topic if it has to be created.
     """
@@ -62,9 +62,9 @@ class BackfillPlan:
 
 @dataclass(frozen=True, slots=True)
 class BackfillOptions:
-    """`name`: continues the backfill that was begun under this name. `range_as_given`: the times as the user wrote them.
+    """`name`: continue the backfill that was begun under this name. `range_as_given`: the times as the user wrote them.
 
-    `skips_deleted`: goes on where records were deleted meanwhile. `producer`: librdkafka's settings for the copies.
+    `skips_deleted`: continue where records were deleted meanwhile. `producer`: librdkafka's settings for the copies.
     """
 
     name: str = ""
@@ -82,8 +82,7 @@ def plan_backfill(
     ranges: Sequence[OffsetRange],
     options: BackfillOptions | None = None,
 ) -> BackfillPlan:
-    """What `backfill` would do; changes nothing. `ranges`: of `topic` (Cluster.ranges), unless an earlier run has
-    planned.
+    """The plan of `backfill`; changes nothing. `ranges`: of `topic` (Cluster.ranges), unless an earlier run has planned.
 
     Raises JobFailed, BrokenOff.
     """
@@ -153,9 +152,9 @@ def backfill(
     give_up_after_s: float = GIVE_UP_AFTER_S,
     progress: Progress | None = None,
 ) -> int:
-    """Carry the plan out; returns how many offsets were left to copy and now are copied.
+    """Carry the plan out. Returns how many offsets it has copied.
 
-    It can be killed at any time and called again with a new plan of the same name: it continues, and each record of the
+    It can be killed at any time and called again with a new plan of the same name. It then continues, and each record of the
     ranges is in the target once. Raises JobFailed, BrokenOff.
     """
     settings, target = plan.settings, route.target

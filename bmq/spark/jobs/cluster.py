@@ -62,7 +62,7 @@ class Topic:
 
 
 def kafka_failure(what: str, error: KafkaError) -> JobFailed:
-    """Convert a client's error to ours: BrokenOff when waiting may cure it."""
+    """Convert a client's error to ours: BrokenOff if it may pass, else JobFailed."""
     kind = JobFailed if error.code() in _FINAL else BrokenOff
     return kind(f"{what}: {error.str() or error.name()}")
 
@@ -122,7 +122,7 @@ class Cluster:
         return found
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Raises JobFailed for a topic that does not exist."""
+        """The topics of these names. Raises JobFailed if one does not exist."""
         wanted = list(names)
         found = self.find_topics(wanted)
         if missing := [name for name in wanted if name not in found]:
@@ -191,7 +191,7 @@ class Cluster:
         return self._offsets(_partitions(topics), OffsetSpec.earliest())
 
     def committed_ends(self, topics: Iterable[Topic]) -> dict[Partition, int]:
-        """The last stable offset of each partition: the end of what readers of committed records get now."""
+        """The last stable offset of each partition: the end of what readers of committed records can read now."""
         return self._offsets(_partitions(topics), OffsetSpec.latest())
 
     def first_at(

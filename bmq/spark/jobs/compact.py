@@ -1,14 +1,14 @@
 """`bmq spark compact`: carries out the compaction of partitions that are too big for their brokers.
 
-The owner of a partition gives the plan and a directory, and swaps in what is written there. In between, Spark does what
-the broker's own process does (bmq.compaction), in parts:
+The owner of a partition gives the plan and a directory, and swaps in the files that are written there. In between, Spark does
+what the broker's own process does (bmq.compaction), in parts:
 
-1. Each segment is read by a task, which gives the hash and the offset of each key. Shuffled by hash, that becomes the
-   newest offset of each key, which goes to the groups of segments that have the key, and to no others.
-2. Each group is read by a task, which writes what is left of it into the directory, and then a description of that.
+1. A task reads each segment, and gives the hash and the offset of each key. Shuffled by hash, that becomes the newest offset
+   of each key. It is sent only to the groups of segments that have the key.
+2. A task reads each group, writes its remaining records into the directory, and then writes a description of the result.
 
-The descriptions are the job's journal: a group that has one is done. The owner gives the same plan again to a job that
-was killed, so the next run only does the rest; after a takeover, or when the time is over, it begins anew.
+The descriptions are the job's journal: a group that has one is done. The owner gives the same plan again to a job that was
+killed, so the next run does only the rest. After a takeover, or when the time limit is over, it starts again.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ _PART_SUFFIX: Final = ".part"
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What became of a partition. `groups_before`: that an earlier run had done. All are 0 if nothing was to be cleaned."""
+    """The result for a partition. `groups_before`: groups that an earlier run had done. All are 0 if nothing had to be
+    cleaned.
+    """
 
     topic: str
     partition: int
@@ -109,7 +111,7 @@ def compact(
 ) -> list[Compacted]:
     """Compact the partitions (all of the topic if none is named), one after the other. Raises JobFailed, BrokenOff.
 
-    `time_limit_s`: how long an owner leaves a partition to this job; afterwards it compacts it itself again.
+    `time_limit_s`: how long an owner leaves a partition to this job. Afterwards the owner compacts it itself again.
     """
     done = []
     for partition in partitions or owner.partitions(topic):
@@ -131,14 +133,14 @@ def compact(
 
 
 def _writing_as(plan: DelegatedPlan, store: StoreAddress) -> StoreAddress:
-    """With as many replicas as the owner gives its files."""
+    """The store's address, set to write files with as many replicas as the owner's."""
     if not plan.replicas:
         return store
     return replace(store, hdfs=replace(store.hdfs or HdfsSettings(), replication=plan.replicas))
 
 
 def _clean(spark: SparkSession, store: StoreAddress, plan: DelegatedPlan, progress: Progress) -> int:
-    """Write all files of the plan; how many groups were done before."""
+    """Write all files of the plan. Returns how many groups were done before."""
     groups = plan.cleaning.groups
     before = store.run(partial(_done, plan.directory))
     left = [number for number in range(len(groups)) if number not in before]
@@ -169,7 +171,7 @@ def _clean(spark: SparkSession, store: StoreAddress, plan: DelegatedPlan, progre
 
 
 def _newest_by_group(spark: SparkSession, noted: DataFrame, left: Sequence[int]) -> DataFrame:
-    """For each group that is left the keys that are in it, with their newest offset; and one row without a key."""
+    """The keys of each remaining group, with their newest offset, and one row without a key for each group."""
     from pyspark.sql import functions
 
     wanted = functions.col("group").isin(*left)
@@ -205,7 +207,7 @@ def _persisted(keys: DataFrame) -> Iterator[None]:
 
 @contextmanager
 def _shown(store: StoreAddress, plan: DelegatedPlan, progress: Progress) -> Iterator[None]:
-    """Shows meanwhile how many bytes of groups are done."""
+    """Shows how many bytes of groups are done, while the block runs."""
     sizes = [sum(extent.length for extent in group) for group in plan.cleaning.groups]
     over = threading.Event()
 
@@ -251,7 +253,7 @@ def _decode_part(data: bytes) -> TransactionPart:
 def states_of(plan: CleaningPlan, parts: dict[int, TransactionPart]) -> list[TransactionState]:
     """The transactions that are open where each group begins. Pure.
 
-    `parts`: by number of the segment, in the order of the log; a segment without one opens and ends no transaction.
+    `parts`: by number of the segment, in the order of the log. A segment without one begins and ends no transaction.
     """
     states, state, segment = [], NO_TRANSACTIONS, 0
     for group in plan.groups:

@@ -44,8 +44,9 @@ class TopicCopy:
 class CopySettings:
     """`config`: librdkafka's, of the target. `copy`: prefix of the groups and transactional ids.
 
-    `map_topic`: where each transaction records which offsets became which; empty: nowhere. `ends`: topic -> partition,
-    as text -> end of the range being copied; its last records may lie before it, when markers follow them.
+    `map_topic`: topic in which each transaction records the source offsets and target offsets of its records; empty: none.
+    `ends`: topic -> partition, as text -> end of the range being copied. The last records of a range may lie before its end,
+    when markers follow them.
     """
 
     config: Mapping[str, str]
@@ -70,7 +71,7 @@ class CopySettings:
         return self.ends.get(topic, {}).get(str(partition), 0)
 
     def of(self, source_topic: str) -> TopicCopy:
-        """Raises KeyError."""
+        """The copy of this source topic. Raises KeyError."""
         for each in self.topics:
             if each.source_topic == source_topic:
                 return each

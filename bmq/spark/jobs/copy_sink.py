@@ -44,7 +44,7 @@ class CopySink(DataSource):
 
 
 class CopyWriter(DataSourceArrowWriter):
-    """Each task commits its own records. The driver is left with partitions of which no task had any."""
+    """Each task commits its own records. The driver then moves the positions of partitions that no task had."""
 
     def __init__(self, settings: str) -> None:
         self._settings = settings

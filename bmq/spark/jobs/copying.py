@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class CopyRoute(NamedTuple):
-    """From `source_cluster`, whose records `source` reads, to `target`."""
+    """From `source_cluster`, whose records `source` reads, to the cluster `target`."""
 
     spark: SparkSession
     source: Source
@@ -36,10 +36,10 @@ def copy_ranges(
     skips_deleted: bool = False,
     offsets_per_step: int = OFFSETS_PER_STEP,
 ) -> None:
-    """Copy all of `ranges`; their positions must be claimed, and parts of them may be copied already.
+    """Copy all of `ranges`. Their positions must be claimed, and parts of them may be copied already.
 
-    After a transient failure it continues from the positions in the target. Raises JobFailed; BrokenOff once there was
-    no progress for as long as `persistence` allows.
+    After a transient failure it continues from the positions in the target. Raises JobFailed; BrokenOff once there was no
+    progress for as long as `persistence` allows.
     """
     total = offset_count(ranges)
     left = list(ranges)
@@ -56,7 +56,7 @@ def copy_ranges(
 
 
 def copy_step(route: CopyRoute, settings: CopySettings, step: Step) -> None:
-    """One write. Raises JobFailed, BrokenOff; part of the step may have been copied then."""
+    """Copy one step, by one write of Spark. Raises JobFailed, BrokenOff; then part of the step may have been copied."""
     from bmq.spark.jobs.copy_sink import COLUMNS, FORMAT, CopySink
 
     copies = [settings.of(topic) for topic in sorted({each.topic for each in step})]
@@ -80,7 +80,9 @@ def copy_step(route: CopyRoute, settings: CopySettings, step: Step) -> None:
 
 
 def require_same_topics(source_cluster: Cluster, target: Cluster, copies: Iterable[TopicCopy]) -> None:
-    """Raises JobFailed when a source topic was made again, BrokenOff when one is gone, or the target's was made again."""
+    """Raises JobFailed when a source topic was created again; BrokenOff when one is gone, or a target topic was created
+    again.
+    """
     wanted = list(copies)
     here = source_cluster.find_topics(copy.source_topic for copy in wanted)
     there = target.find_topics(copy.target_topic for copy in wanted)
@@ -103,7 +105,7 @@ def require_topic_id(topic: str, copied_id: str, topic_id: str) -> None:
 
 
 def behind(ranges: Iterable[OffsetRange], step: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """The rest of the ranges once the step is done. Pure."""
+    """The part of the ranges that is left after the step. Pure."""
     ends = {(each.topic, each.partition): each.end_offset for each in step}
     return from_offsets(ranges, ends)
 
@@ -130,7 +132,7 @@ def still_left(
     *,
     skips_deleted: bool,
 ) -> list[OffsetRange]:
-    """The parts of the ranges that the target lacks, once both clusters answer. Raises JobFailed, BrokenOff."""
+    """The parts of the ranges that the target lacks. Waits until both clusters answer. Raises JobFailed, BrokenOff."""
     while True:
         try:
             left = from_offsets(ranges, positions_of(settings, ranges))
@@ -158,7 +160,7 @@ def names_of(settings: CopySettings, copy: TopicCopy) -> CopyNames:
 def without_deleted(
     source_cluster: Cluster, ranges: Sequence[OffsetRange], *, skips_deleted: bool
 ) -> list[OffsetRange]:
-    """The ranges without records deleted before they were copied. Raises JobFailed unless it `skips_deleted`."""
+    """The ranges without records that were deleted before they were copied. Raises JobFailed unless the copy `skips_deleted`."""
     topics = source_cluster.topics({each.topic for each in ranges})
     starts = source_cluster.earliest(topics.values())
     left = from_offsets(ranges, starts)

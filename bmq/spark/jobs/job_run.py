@@ -1,4 +1,4 @@
-"""How a job over ranges of offsets runs: where it remembers its steps, how long they are, and who sees its progress."""
+"""How a job over ranges of offsets runs: where it keeps its steps, how long they are, and where its progress is shown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bmq.spark.jobs.steps import Progress, SilentProgress
 
 @dataclass(frozen=True, slots=True)
 class JobRun:
-    """With `state` a job can be killed and called again, and works on what it planned the first time.
+    """With `state` a job can be killed and called again. It then works on the ranges that it planned the first time.
 
     `range_as_given` (the times as the user wrote them) and `topic_ids` (topic -> id) must be the same then.
     """

@@ -3,8 +3,8 @@
     plan.json           the request, and the plan made from it the first time
     step-000003.json    the result of step 3
 
-A file is written under another name, synced and then renamed, so after kill -9 it is complete or missing. A resumed job
-uses the stored plan, so that it ends where it would have ended undisturbed, whatever was written to the topics since.
+A file is written under another name, synced and then renamed, so after kill -9 it is complete or missing. A resumed job uses
+the stored plan. So it ends where it would have ended without the interruption, also if the topics have grown since.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PLAN: Final = "plan.json"
 
 
 class Journal:
-    """The journal of one job. `directory` None: nothing is kept, and the job starts anew the next time."""
+    """The journal of one job. `directory` None: nothing is stored, and the job starts anew the next time."""
 
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory

@@ -1,7 +1,7 @@
 """`bmq spark mirror`: copies topics into another cluster continuously, each record once, with group offsets.
 
-All state is in the target (positions.py, offset_translation.py), so a mirror that was killed, or a region that was away,
-continues where it was. Only one mirror may run under a name, and nothing else may write to its target topics.
+All state is in the target (positions.py, offset_translation.py). So a mirror continues where it was after a kill, or after a
+region was away. Only one mirror may run under a name, and no other program may write to its target topics.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class MirrorRequest:
 
 
 def topics_of(source: Cluster, request: MirrorRequest) -> dict[str, Topic]:
-    """The source topics that were asked for. Raises JobFailed: a named topic does not exist."""
+    """The requested source topics. Raises JobFailed: a named topic does not exist."""
     if request.topics:
         return source.topics(request.topics)
     names = source.topic_names(pattern=request.pattern)
@@ -91,7 +91,7 @@ def topics_of(source: Cluster, request: MirrorRequest) -> dict[str, Topic]:
 def without_targets_own(
     topics: Mapping[str, Topic], source: Cluster, target: Cluster, request: MirrorRequest, known: KnownOrigins
 ) -> dict[str, Topic]:
-    """Without topics whose records came from the target, unless they were named. Raises JobFailed, BrokenOff.
+    """Leave out topics whose records came from the target, unless they were named. Raises JobFailed, BrokenOff.
 
     Otherwise mirrors of both directions would copy each other's topics under ever longer names.
     """
@@ -114,7 +114,7 @@ def without_targets_own(
 
 
 def plan_mirror(source: Cluster, target: Cluster, request: MirrorRequest) -> list[dict[str, Any]]:
-    """What a mirror would find, create and copy, topic by topic; changes nothing. Raises JobFailed, BrokenOff."""
+    """What a mirror would find, create and copy, topic by topic. Changes nothing. Raises JobFailed, BrokenOff."""
     topics = without_targets_own(topics_of(source, request), source, target, request, KnownOrigins())
     there = target.find_topics(map(request.target_of, topics))
     starts, ends = source.earliest(topics.values()), source.committed_ends(topics.values())
@@ -143,7 +143,7 @@ def plan_mirror(source: Cluster, target: Cluster, request: MirrorRequest) -> lis
 
 
 class Mirror:
-    """One running mirror on the driver: call `round` repeatedly. To be closed."""
+    """One running mirror on the driver: call `round` repeatedly, and `close` at the end."""
 
     def __init__(
         self,
@@ -183,7 +183,7 @@ class Mirror:
             self._maps.close()
 
     def forget(self) -> None:
-        """Call after a failure: the target's state is read again."""
+        """Forget the target's state, which is then read again. Call it after a failure."""
         self._positions.clear()
         self._copies.clear()
         if self._maps is not None:
@@ -193,7 +193,7 @@ class Mirror:
     # --- what there is to do
 
     def prepare(self) -> list[OffsetRange]:
-        """Create what the target lacks; returns what is left to copy now. Raises JobFailed, BrokenOff."""
+        """Create what the target lacks. Returns the ranges left to copy now. Raises JobFailed, BrokenOff."""
         asked = topics_of(self._from, self._request)
         topics = without_targets_own(asked, self._from, self._to, self._request, self._origins)
         targets = self._make_topics(topics)
@@ -273,9 +273,10 @@ class Mirror:
                 del known[key]
 
     def _follow_cut_logs(self, ends: Mapping[Partition, int]) -> None:
-        """Where the source ends before the position: records were lost, and their offsets are used anew.
+        """Handle logs whose source ends before the position: records were lost, and their offsets are used again.
 
-        Raises JobFailed; if it `skips_deleted`, move the positions back to the ends, so that new records are copied.
+        Raises JobFailed. If the mirror `skips_deleted`, it moves the positions back to the ends instead, so that new records
+        are copied.
         """
         offsets = {at: position.offset for at, position in self._positions.items() if at[0] in self._copies}
         for (topic, number), end in cut_short(offsets, ends).items():
@@ -291,7 +292,7 @@ class Mirror:
             self._written_s[topic, number] = self._now()
 
     def _require_empty(self, target: str) -> None:
-        """Refuse a topic with records but no position: somebody else wrote it, or its positions have expired."""
+        """Refuse a topic with records but no position: another program wrote it, or its positions have expired."""
         ends = self._to.committed_ends(self._to.topics([target]).values())
         if any(ends.values()):
             raise JobFailed(
@@ -311,7 +312,9 @@ class Mirror:
     # --- doing it
 
     def round(self, progress: Progress) -> int:
-        """Copy what there is now; the number of offsets. Raises JobFailed, BrokenOff: then `forget` and retry."""
+        """Copy the records that are there now. Returns the number of offsets. Raises JobFailed, BrokenOff: then `forget` and
+        retry.
+        """
         ranges = self.prepare()
         total, done = offset_count(ranges), 0
         for step in cut_into_steps(ranges, offsets_max=self._offsets_per_step):
@@ -329,7 +332,7 @@ class Mirror:
             self._written_s[key] = self._now()
 
     def renew_idle(self) -> int:
-        """Commit positions again that are older than RENEW_EVERY_S; returns how many. Raises JobFailed, BrokenOff."""
+        """Commit positions older than RENEW_EVERY_S again. Returns how many. Raises JobFailed, BrokenOff."""
         now = self._now()
         # The positions of a deleted topic are not needed any more.
         known = {key: written_s for key, written_s in self._written_s.items() if key[0] in self._copies}
@@ -372,9 +375,9 @@ def mirror(
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Run rounds until stopped, or with `is_once` until one finds nothing new; returns the number of offsets copied.
+    """Run rounds until stopped, or with `is_once` until one finds nothing new. Returns the number of offsets copied.
 
-    It waits while a cluster is away, for ever unless `give_up_after_s` is given. Raises JobFailed, BrokenOff.
+    It waits while a cluster is away, without a limit unless `give_up_after_s` is given. Raises JobFailed, BrokenOff.
     """
     persistence = Persistence(give_up_after_s, now=now, sleep=sleep)
     shown = progress or SilentProgress()

@@ -27,7 +27,7 @@ _IDLE: Final = frozenset({ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD, Con
 
 
 class OffsetMaps:
-    """The offset maps of all partitions, read from the mirror's map topic. To be closed."""
+    """The offset maps of all partitions, read from the mirror's map topic. Call `close` at the end."""
 
     def __init__(self, config: Mapping[str, str], map_topic: str) -> None:
         self._topic = map_topic
@@ -50,7 +50,7 @@ class OffsetMaps:
         return known[1] if known is not None and known[0] == ids else OffsetMap()
 
     def catch_up(self) -> None:
-        """Read what was written since the last call. Raises JobFailed, BrokenOff."""
+        """Read entries written since the last call. Raises JobFailed, BrokenOff."""
         what = f"{self._topic} cannot be read"
         with kafka_errors(what):
             # A new assignment makes the consumer report the end again, even without new records.
@@ -88,7 +88,7 @@ class OffsetMaps:
 
 @dataclass(frozen=True, slots=True)
 class GroupSync:
-    """The result for one group. `in_use`: it has members on the target, so it was left alone."""
+    """The result for one group. `in_use`: it has members on the target, so its offsets were left alone."""
 
     group: str
     committed: int
@@ -103,8 +103,8 @@ def translated(
 ) -> dict[Partition, int]:
     """The target offsets to commit for a group's source `offsets`. Pure.
 
-    `there`: its present target offsets, which are never moved back. `starts`: of the target's logs, used for offsets
-    older than the map: the group then reads some records again, but misses none.
+    `there`: its present target offsets, which are never moved back. `starts`: of the target's logs, used for offsets older
+    than the map. The group then reads some records again, but misses none.
     """
     found: dict[Partition, int] = {}
     for partition, offset in offsets.items():
@@ -128,7 +128,7 @@ class GroupMirror:
     def sync(
         self, copies: Mapping[str, TopicCopy], maps: OffsetMaps, starts: Mapping[Partition, int]
     ) -> list[GroupSync]:
-        """One round. `copies`: by source topic. `starts`: by source topic too. Raises JobFailed, BrokenOff."""
+        """Translate and commit once. `copies`: by source topic. `starts`: by source topic. Raises JobFailed, BrokenOff."""
         targets = {name: copy.target_topic for name, copy in copies.items()}
         with kafka_errors("the groups of the source cannot be listed"):
             listed = self._source.list_consumer_groups(request_timeout=ANSWER_WAIT_S).result(ANSWER_WAIT_S)

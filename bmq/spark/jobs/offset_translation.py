@@ -1,10 +1,9 @@
 """Maps a mirror's source offsets to target offsets. Pure.
 
-They differ: the source has markers and gaps that are not copied, the target has markers of the mirror's own
-transactions. So each of the mirror's transactions writes one more record, into a separate topic: the runs of offsets it
-copied, and their target offsets. It exists exactly if the records do, so the map of all of them is exact wherever it
-reaches. It names both topics' ids, since the map outlives them: offsets of a deleted topic say nothing of the one that
-was made again.
+They differ: the source has markers and gaps that are not copied, and the target has markers of the mirror's own transactions.
+So each of the mirror's transactions writes one more record, into a separate topic: the runs of offsets it copied, and their
+target offsets. This record exists exactly if the copied records do, so the map is exact wherever it reaches. It names both
+topics' ids, because it outlives the topics: offsets of a deleted topic do not apply to a new topic of the same name.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ TopicIds = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class MapEntry:
-    """What one transaction copied of a partition, in ascending runs. `ids`: in entries of earlier releases empty."""
+    """The offsets of a partition that one transaction copied, in ascending runs. `ids`: empty in entries of earlier releases."""
 
     topic: str
     partition: int
@@ -95,10 +94,9 @@ class OffsetMap:
             self._counts[-1] = offset - self._sources[-1]
 
     def translate(self, offset: int) -> int | None:
-        """The target offset for a reader that has read up to source `offset`; None: the map does not reach back that
-        far.
+        """The target offset for a reader that has read up to source `offset`; None: the map does not reach back so far.
 
-        Never past a record that was not read: between two runs it is the place after the first of them, if that is
+        It is never past a record that was not read. Between two runs it is the offset after the first of them, if that is
         known.
         """
         place = bisect_right(self._sources, offset) - 1

@@ -41,10 +41,10 @@ def foreign(topics: Iterable[str], origins: Origins, target_id: str) -> list[str
 
 
 class KnownOrigins:
-    """What was found out about the topics of a source, so that groups are not listed in every round.
+    """Remembered origins of a source's topics, so that groups are not listed in every round.
 
-    A mirror commits its first position before its first record. So an empty topic is looked at again once it has
-    records, and never after that.
+    A mirror commits its first position before its first record. So an empty topic is checked again once it has records, and
+    never after that.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class KnownOrigins:
         self._origins: dict[str, tuple[str, ...]] = {}
 
     def is_due(self, name: str, topic_id: str, *, has_records: bool) -> bool:
-        """`has_records`: read before the origins are."""
+        """Whether this topic has to be checked. `has_records`: read before the origins are."""
         known_id, had_records = self._looked.get(name, ("", False))
         return known_id != topic_id or (has_records and not had_records)
 

@@ -21,7 +21,7 @@ class ExitCode(IntEnum):
 
 
 class JobFailed(BmqError):
-    """The same command would fail again: something has to be changed first."""
+    """The same command would fail again: the user has to change something first."""
 
     exit_code: ClassVar[ExitCode] = ExitCode.FAILED
 

@@ -1,9 +1,9 @@
 """Copies one source partition into the target, exactly once, on an executor.
 
-Each transaction has records and the position after them. A new task takes the partition's transactional id, which
-fences its predecessor and settles its last transaction, and only then reads the position. So exactly the records before
-the position are copied, whatever was killed, and even if an old task still believes to be at work. A failed transaction
-is not repaired: the task fails, and the next one begins in the same way.
+Each transaction has records and the position after them. A new task takes the partition's transactional id, which fences its
+predecessor and settles its last transaction. Only then does it read the position. So exactly the records before the position
+are copied, also after kills, and while an old task is still running. A failed transaction is not repaired: the task fails,
+and the next one begins in the same way.
 """
 
 from __future__ import annotations

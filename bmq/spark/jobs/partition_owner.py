@@ -1,4 +1,4 @@
-"""Asks the owner of a partition, through REST, for its compaction: the plan, the swap. Any node knows who it is."""
+"""Asks the owner of a partition, over REST, for its compaction: the plan, the swap. Any node redirects to the owner."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PAUSE_S: Final = 1.0
 
 
 class PartitionOwner:
-    """`rest_url`: of any node; `login`: for all of them. Every method raises JobFailed, BrokenOff."""
+    """`rest_url`: of any node. `login`: for all nodes. Every method raises JobFailed, BrokenOff."""
 
     def __init__(
         self, rest_url: str, login: RestLogin | None = None, transport: httpx.BaseTransport | None = None
@@ -43,7 +43,7 @@ class PartitionOwner:
     def plan(
         self, topic: str, partition: int, job: str, time_limit_ms: int, *, is_dry_run: bool = False
     ) -> DelegatedPlan | None:
-        """None: there is nothing to clean. The same job gets the same plan again, as long as its time lasts."""
+        """The plan; None: there is nothing to clean. The same job gets the same plan again until its time limit."""
         body = {"job": job, "time_limit_ms": time_limit_ms}
         path = f"{_path(topic, partition)}?dry_run={'true' if is_dry_run else 'false'}"
         plan = self._ask("POST", path, body)["plan"]
@@ -55,7 +55,7 @@ class PartitionOwner:
             ) from error
 
     def swap(self, topic: str, partition: int, plan: DelegatedPlan) -> dict[str, int]:
-        """Waits as long as the owner needs to check the files."""
+        """Have the owner swap the files in. Waits as long as the owner needs to check them."""
         path = f"{_path(topic, partition)}/{plan.reservation}/swap"
         answer: dict[str, int] = self._ask("POST", path, {"leader_epoch": plan.leader_epoch}, is_patient=True)
         return answer
@@ -64,7 +64,7 @@ class PartitionOwner:
         self._ask("DELETE", f"{_path(topic, partition)}/{plan.reservation}")
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None, *, is_patient: bool = False) -> Any:
-        """`is_patient`: ask again whenever the answer takes too long. A question may be asked twice: each is idempotent."""
+        """Send a request. `is_patient`: repeat it whenever the answer takes too long. Each request is idempotent."""
         failures = 0
         while True:
             try:

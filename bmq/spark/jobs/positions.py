@@ -1,9 +1,9 @@
 """A copy's progress: source offsets, committed to groups on the target in the transactions that write the records.
 
-Brokers only accept offsets of topics that they have, so positions are stored under the target topic: source partition
-p's under partition p modulo their count, with one group for each wrap-around. The count is that of the first run, since
-partitions may be added; partition 0's metadata has it. The metadata also names the source topic and the end of the
-copy, so that a resumed copy needs nothing else.
+Brokers accept only offsets of topics that they have, so positions are stored under the target topic. Source partition p is
+stored under partition p modulo their count, with one group for each wrap-around. The count is that of the first run, because
+partitions may be added; partition 0's metadata has it. The metadata also names the source topic and the end of the copy, so
+that a resumed copy needs nothing else.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Position:
     written_ms: int = field(default=0, compare=False)
 
     def age_s(self, now_ms: int) -> float:
-        """How long ago it was committed."""
+        """Seconds since it was committed."""
         return max(0, now_ms - self.written_ms) / 1000
 
     @property
@@ -112,7 +112,9 @@ class CopyNames:
 
 
 def transactional_producer(config: Mapping[str, str], transactional_id: str, **more: Any) -> Producer:
-    """A producer; older ones of the id are fenced, and their last transaction settled. Raises JobFailed, BrokenOff."""
+    """A producer of this transactional id. Older ones are fenced, and their last transaction is settled. Raises JobFailed,
+    BrokenOff.
+    """
     with kafka_errors(f"the producer {transactional_id} cannot be set up"):
         producer = Producer(
             {
@@ -127,7 +129,7 @@ def transactional_producer(config: Mapping[str, str], transactional_id: str, **m
 
 
 class GroupOffsets:
-    """One group's committed offsets, read and written without joining it. To be closed."""
+    """One group's committed offsets, read and written without joining it. Call `close` at the end."""
 
     def __init__(self, config: Mapping[str, str], group: str) -> None:
         self._group = group
@@ -192,11 +194,9 @@ def first_position(config: Mapping[str, str], copy: str, source_topic: str, targ
 
 
 def claim_positions(config: Mapping[str, str], names: CopyNames, wanted: Mapping[int, Position]) -> dict[int, Position]:
-    """The positions of these source partitions: the known ones, and for the others the wanted ones, which are now
-    written.
+    """Positions of these source partitions: the stored ones, and for the others `wanted` ones, which are written now.
 
-    Of two concurrent claims the later one fences the other, so no position is ever moved back. Raises JobFailed,
-    BrokenOff.
+    Of two concurrent claims the later one fences the other, so no position is ever moved back. Raises JobFailed, BrokenOff.
     """
     producer = transactional_producer(config, names.planner_id)
     claimed: dict[int, Position] = {}

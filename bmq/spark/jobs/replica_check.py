@@ -20,7 +20,7 @@ PIECE_BYTES: Final = 4 << 20
 
 @dataclass(slots=True)
 class ReplicaReport:
-    """`least`: replicas of the block with the fewest; None if none was compared. `bytes`: of all replicas."""
+    """`least`: replicas of the block with the fewest; None if none was compared. `bytes`: read bytes of all replicas."""
 
     least: int | None = None
     bytes: int = 0

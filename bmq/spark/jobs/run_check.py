@@ -1,4 +1,4 @@
-"""Checks a run of delayed records that a manifest names: length, checksums, order, and what the manifest says of it."""
+"""Checks a run of delayed records that a manifest names: length, checksums, order, and the manifest's values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bmq.spark.jobs.segment_check import Kind, SegmentCheck
 
 
 async def check_run(store: SegmentStore, path: str, run: RunReference, check: SegmentCheck) -> None:
-    """Its directory may have been sealed since `path` was found. Raises FileMissing, StorageUnavailable."""
+    """Check the run, also if its directory was sealed since `path` was found. Raises FileMissing, StorageUnavailable."""
     try:
         await _check(store, path, run, check)
     except FileMissing:

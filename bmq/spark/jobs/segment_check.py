@@ -101,10 +101,10 @@ class SegmentCheck:
             self.findings.append(Finding(kind, topic, partition, file, reason, offset, position_bytes))
 
     def take(self, position: int, data: memoryview) -> tuple[int, int]:
-        """Check the whole batches in `data`, which begins with one at `position`: (bytes used, bytes missing for the
+        """Check the whole batches in `data`, which begins with one at `position`. Returns (bytes used, bytes missing for the
         next).
 
-        A bad batch is skipped by its length. If no length is plausible the rest of the segment is given up.
+        A bad batch is skipped by its length. If no length is plausible, the rest of the segment is not checked.
         """
         place = 0
         while place < len(data) and not self._is_given_up:

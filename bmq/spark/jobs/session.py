@@ -19,9 +19,9 @@ _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 
 
 def open_session(name: str, *, master: str = "", conf: Mapping[str, str] | None = None) -> SparkSession:
-    """Under spark-submit its master and settings hold, and `conf` is added; elsewhere `master` is LOCAL if empty.
+    """Under spark-submit its master and settings hold, and `conf` is added. Elsewhere `master` is LOCAL if empty.
 
-    Raises JobFailed: no pyspark, one that is too old, no Java, a master or setting that is none.
+    Raises JobFailed: pyspark or Java is missing, pyspark is too old, or a master or setting is invalid.
     """
     try:
         require_spark("bmq spark")

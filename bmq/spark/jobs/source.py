@@ -1,4 +1,4 @@
-"""How jobs read topics: our own data source, or the stock Kafka connector. Only this module knows which."""
+"""How jobs read topics: by our own data source, or by the stock Kafka connector. Only this module distinguishes them."""
 
 from __future__ import annotations
 

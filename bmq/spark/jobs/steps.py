@@ -30,7 +30,7 @@ class Progress(Protocol):
 
 
 class SilentProgress:
-    """Progress that nobody sees."""
+    """Progress that is not shown."""
 
     def show(self, done: int, total: int, unit: str) -> None:
         pass
@@ -109,7 +109,7 @@ def failure_of(what: str, text: str) -> JobFailed:
 
 
 class Persistence:
-    """Retries until there was no progress for `give_up_after_s`; each pause is twice as long as the last."""
+    """Retries until there was no progress for `give_up_after_s` seconds. Each pause is twice as long as the last."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class Persistence:
         self._since_s = self._now()
 
     def wait_after(self, failed: BrokenOff) -> None:
-        """Pause before the next try. Raises `failed` when it is time to give up."""
+        """Pause before the next try. Raises `failed` when no more tries are left."""
         if self._now() + self._pause_s - self._since_s > self._give_up_after_s:
             raise failed
         _log.warning("job_waits", reason=str(failed), pause_s=self._pause_s)

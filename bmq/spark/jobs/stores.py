@@ -36,7 +36,9 @@ class StoreAddress:
     hdfs_token: DelegationToken | None = None
 
     def for_executors(self) -> StoreAddress:
-        """With a token for a kerberized HDFS, which is renewed while this driver lives. Raises JobFailed, BrokenOff."""
+        """The address with a token for a kerberized HDFS, which is renewed while this driver lives. Raises JobFailed,
+        BrokenOff.
+        """
         with store_errors(self.url):
             token = asyncio.run(token_for_executors(self.url, Random(), hdfs_user=self.hdfs_user, hdfs=self.hdfs))
         return replace(self, hdfs_token=token)
@@ -52,7 +54,7 @@ class StoreAddress:
             return asyncio.run(opened())
 
     def stream(self, work: Callable[[SegmentStore], AsyncIterator[T]]) -> Iterator[T]:
-        """What `work` gives, one after the other, in an event loop of its own. Raises as `run`."""
+        """The items that `work` yields, from an event loop of its own. Raises as `run`."""
         with asyncio.Runner() as runner, store_errors(self.url):
             opened = self._opened()
             store = runner.run(opened.__aenter__())
@@ -74,7 +76,7 @@ class StoreAddress:
 
 @contextmanager
 def store_errors(url: str) -> Iterator[None]:
-    """Raises JobFailed, BrokenOff in place of the store's errors."""
+    """Converts the store's errors to JobFailed or BrokenOff."""
     try:
         yield
     except JobFailed:
@@ -90,7 +92,7 @@ async def _next(items: AsyncIterator[T]) -> T | None:
 
 
 def store_of(bootstrap: str, *, hdfs_user: str = "") -> StoreAddress:
-    """The log's address according to the servers. Raises BrokenOff: nobody answers; JobFailed: it is no bmq cluster."""
+    """The log's address according to the servers. Raises BrokenOff: no server answers; JobFailed: it is no bmq cluster."""
 
     async def ask() -> str:
         options = read_options({"kafka.bootstrap.servers": bootstrap, "subscribe": "any"}, is_stream=False)

@@ -77,7 +77,7 @@ def verify_here(
     state: Path | None = None,
     progress: Progress | None = None,
 ) -> VerifyReport:
-    """The same in this process, with so many segments at once. Raises JobFailed, BrokenOff.
+    """As `verify`, in this process, with `thread_count` segments at once. Raises JobFailed, BrokenOff.
 
     Reading waits for the store, and the compiled checks run without the interpreter's lock, so threads are enough.
     """

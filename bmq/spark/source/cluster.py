@@ -1,7 +1,7 @@
 """Requests metadata and records from a cluster, through any of its proxies: each serves every partition.
 
-A proxy that does not answer is replaced by the next one; transient errors are retried. After `patience_s` it raises
-ClusterAway.
+A proxy that does not answer is replaced by the next one, and transient errors are retried. After `patience_s` seconds it
+raises ClusterAway.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class ClusterAway(BmqError):
-    """Nobody answers, or transient errors did not pass."""
+    """No proxy answers, or transient errors did not pass."""
 
     code = ErrorCode.BROKER_NOT_AVAILABLE
 
@@ -75,7 +75,7 @@ class Fetched:
 
 
 class _Passing(Exception):
-    """An error worth a retry."""
+    """An error that may pass, so the request is retried."""
 
 
 class ClusterClient:
@@ -117,7 +117,7 @@ class ClusterClient:
         return await self._call(ApiKey.METADATA, request, read)
 
     async def root(self) -> str:
-        """Where the cluster's servers keep the log, as they name it: a URL or a directory. Raises ClusterAway."""
+        """Where the cluster's servers store the log, as they name it: a URL or a directory. Raises ClusterAway."""
 
         def read(response: DescribeLogDirsResponse) -> str:
             return response.results[0].log_dir if response.results else ""

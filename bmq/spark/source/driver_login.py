@@ -1,7 +1,8 @@
 """A driver's login to a kerberized HDFS, for the processes beside it in which Spark plans reads.
 
-They know Spark's settings as little as its tokens. So they are told in their environment: the keytab that Spark was given
-(`--principal`, `--keytab`; on YARN in cluster mode Spark brings it to the driver), and the directory of tokens.
+These processes have neither Spark's settings nor its tokens. So they get two things by their environment: the keytab that
+Spark was given (`--principal`, `--keytab`; on YARN in cluster mode Spark brings it to the driver), and the directory of
+tokens.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ _given: dict[str, str] = {}
 
 
 def share_login(spark: Any) -> None:
-    """Call it before anything is planned. Nothing happens on an open cluster, or with a session of Spark Connect."""
+    """Set the variables of these processes. Call it before any read is planned. Does nothing on an open cluster, or with a
+    session of Spark Connect.
+    """
     context = getattr(spark, "sparkContext", None)
     if context is None or not _is_kerberos({**os.environ, **context.environment}):
         return

@@ -1,9 +1,9 @@
-"""The delegation tokens of a driver: its processes share them in a directory, and its main process has them renewed.
+"""The delegation tokens of a driver. Its processes share them in a directory, and its main process has them renewed.
 
-A process that plans takes the newest token from there, or gets one from the NameNode and puts it there. It may end once it
-has planned; the main process lives as long as the job. So that one has every token renewed: what an early plan handed out
-counts until the last of its tasks begins, up to dfs.namenode.delegation.token.max-lifetime. The directory and its files are
-this user's alone.
+A process that plans takes the newest token from there, or gets one from the NameNode and stores it there. It may end once it
+has planned, but the main process lives as long as the job, so the main process has every token renewed. A token of an early
+plan must stay valid until the last of its tasks begins, up to dfs.namenode.delegation.token.max-lifetime. Only this user can
+read the directory and its files.
 """
 
 from __future__ import annotations
@@ -39,9 +39,8 @@ _log = structlog.get_logger("bmq.spark")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverToken:
-    """`root`: the store. `principal`, `keytab`: who got it and may renew it, as in HdfsSettings. `made_s`, `ends_s`: wall time.
-
-    `interval_s`: what a renewal adds. `is_last`: no renewal adds anything any more.
+    """`root`: the store. `principal`, `keytab`: the login that got it and may renew it, as in HdfsSettings. `made_s`,
+    `ends_s`: wall time. `interval_s`: what a renewal adds. `is_last`: renewals add nothing any more.
     """
 
     root: str
@@ -54,33 +53,33 @@ class DriverToken:
     is_last: bool = False
 
     def is_new(self, now_s: float) -> bool:
-        """Whether it may go into another plan."""
+        """Whether the token may be used in another plan."""
         return self.made_s <= now_s < self.made_s + self.interval_s * NEW_SHARE and now_s < self.ends_s
 
     def is_due(self, now_s: float) -> bool:
-        """Whether it has to be renewed."""
+        """Whether the token has to be renewed now."""
         return not self.is_last and now_s >= self.ends_s - self.interval_s * DUE_SHARE
 
     def renewed(self, now_s: float, ends_s: float) -> DriverToken:
-        """`ends_s`: the end that the renewal gave it."""
+        """The token after a renewal. `ends_s`: its new end."""
         is_last = ends_s <= self.ends_s or ends_s < now_s + self.interval_s * 0.9
         return replace(self, ends_s=max(ends_s, self.ends_s), is_last=is_last)
 
 
 class TokenDirectory:
-    """`path`: is there. Used by several processes at once: each file is written whole, and under a name of its own."""
+    """`path`: an existing directory. Several processes use it at once: each file is written whole, under a unique name."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     @classmethod
     def shared(cls) -> TokenDirectory | None:
-        """That of this process's driver, if it has one."""
+        """The directory of this process's driver; None without one."""
         path = Path(os.environ.get(DIRECTORY_VARIABLE) or "/nowhere")
         return cls(path) if path.is_dir() else None
 
     def newest(self, root: str, *, principal: str, keytab: str, now_s: float) -> DelegationToken | None:
-        """One for another plan, None if a new one is needed."""
+        """The token for another plan; None if a new one is needed."""
         fitting = [
             one
             for _, one in self.all()
@@ -89,7 +88,7 @@ class TokenDirectory:
         return max(fitting, key=lambda one: one.made_s).token if fitting else None
 
     def put(self, one: DriverToken, path: Path | None = None) -> None:
-        """`path`: where it was, as `all` says. Raises OSError."""
+        """Store a token. `path`: the token's file, if it is stored already. Raises OSError."""
         secrets = {name: b64encode(getattr(one.token, name)).decode() for name in ("identifier", "password")}
         text = json.dumps({**asdict(replace(one, token=DelegationToken(b"", b""))), "token": secrets})
         unfinished = self._path / f"{token_hex(8)}.new"
@@ -99,7 +98,7 @@ class TokenDirectory:
         unfinished.replace(path or unfinished.with_suffix(".token"))
 
     def all(self) -> list[tuple[Path, DriverToken]]:
-        """Those that are there, and where. Empty once the directory is gone."""
+        """All stored tokens with their files. Empty once the directory is gone."""
         found = []
         for path in self._path.glob(_FILES):
             with suppress(OSError, ValueError, KeyError, TypeError):  # it was dropped meanwhile
@@ -113,7 +112,7 @@ class TokenDirectory:
 
 
 class TokenRenewer:
-    """`renew`: asks the NameNode for another interval, and gives the token's new end in wall time."""
+    """`renew`: has the NameNode renew a token, and returns the token's new end in wall time."""
 
     def __init__(
         self, directory: TokenDirectory, renew: Callable[[DriverToken], float], clock_s: Callable[[], float] = time.time
@@ -124,7 +123,7 @@ class TokenRenewer:
         self._said_s = float("-inf")
 
     def start(self) -> None:
-        """Look for as long as this process lives."""
+        """Renew tokens, in a thread, as long as this process lives."""
         threading.Thread(target=self._run, name="bmq-tokens", daemon=True).start()
 
     def renew_due(self) -> None:

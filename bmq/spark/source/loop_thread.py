@@ -1,4 +1,4 @@
-"""An event loop in a thread beside the decoding one: the next bytes arrive while earlier ones are decoded."""
+"""An event loop in a thread beside the decoding one, so that the next bytes arrive while earlier ones are decoded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """A context manager that cancels what is still running at its end."""
+    """A context manager. At its end it cancels coroutines that still run."""
 
     def __init__(self) -> None:
         self._loop = uvloop.new_event_loop()

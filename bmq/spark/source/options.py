@@ -103,7 +103,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Everywhere:
-    """EARLIEST or LATEST, in all partitions."""
+    """EARLIEST or LATEST, for all partitions."""
 
     offset: int
 

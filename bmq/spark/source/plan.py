@@ -58,7 +58,7 @@ Piece = FilePiece | ProxyPiece
 
 @dataclass(frozen=True, slots=True)
 class RangeToRead:
-    """What one task reads: offsets [start_offset, end_offset) of a partition, in consecutive pieces.
+    """The work of one task: offsets [start_offset, end_offset) of a partition, in consecutive pieces.
 
     `aborted`: the aborted transactions that overlap its file pieces, if only committed records are wanted.
     """
@@ -283,7 +283,7 @@ def part(snapshot: PartitionSnapshot, start: int, end: int) -> RangeToRead:
 def share(limit: int, sizes: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
     """Each partition's share of a limit, in proportion to its size, as the connector does for maxOffsetsPerTrigger.
 
-    At least 1 for each non-empty partition, so that none waits for ever. Source: KafkaMicroBatchStream.rateLimit.
+    Each non-empty partition gets at least 1, so that every partition advances. Source: KafkaMicroBatchStream.rateLimit.
     """
     total = sum(sizes.values())
     if total <= limit:

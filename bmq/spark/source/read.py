@@ -49,7 +49,7 @@ _log = structlog.get_logger("bmq.spark")
 
 
 class DataLoss(BmqError):
-    """Records to be read are gone; the message says which, and what can be done."""
+    """Records to be read are gone. The message says which, and what can be done."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ except ImportError:  # Spark 4.0, 4.1
 
 
 def default(offsets_max: int | None, bytes_max: int | None) -> Any:
-    """The limit Spark should pass if its trigger sets none. Spark has no limit on both; we enforce both ourselves."""
+    """The limit that Spark should pass if its trigger sets none. Spark has no limit on both; we enforce both ourselves."""
     if offsets_max is not None:
         return _limits.ReadMaxRows(offsets_max)
     return _limits.ReadAllAvailable() if bytes_max is None else _limits.ReadMaxBytes(bytes_max)

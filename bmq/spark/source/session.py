@@ -1,4 +1,4 @@
-"""The driver's view of the cluster: which partitions and offsets, and what the tasks read of them."""
+"""The driver's view of the cluster: which partitions and offsets to read, and what each task reads."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class StoreUnreadable(BmqError):
 
 
 class StoreAway(StoreUnreadable):
-    """The store does not answer, which may pass."""
+    """The store does not answer. That may pass."""
 
 
 def open_store(
@@ -42,9 +42,9 @@ def open_store(
     hdfs: HdfsSettings | None = None,
     token: DelegationToken | None = None,
 ) -> SegmentStore:
-    """`root`: hdfs://…, file:DIRECTORY or an absolute directory. To be closed. Raises StoreUnreadable.
+    """Open the store; close it at the end. `root`: hdfs://…, file:DIRECTORY or an absolute directory. Raises StoreUnreadable.
 
-    `token`: the driver's for executors, which a kerberized HDFS takes in place of Kerberos.
+    `token`: the driver's token for executors. A kerberized HDFS accepts it in place of Kerberos.
     """
     if is_hdfs(root):
         from bmq.hdfs.store import HdfsStore
@@ -66,10 +66,10 @@ def open_store(
 async def token_for_executors(
     root: str, random: Random, *, hdfs_user: str = "", hdfs: HdfsSettings | None = None
 ) -> DelegationToken | None:
-    """What executors log in to a kerberized HDFS by; None for any other store. Raises StoreUnreadable.
+    """The token by which executors log in to a kerberized HDFS; None for any other store. Raises StoreUnreadable.
 
-    Plans share a token for a while, and the driver has it renewed (driver_tokens.py). A driver that has no Kerberos login
-    of its own passes on the token that its job was given, as YARN gives it in cluster mode.
+    Plans share a token for a while, and the driver has it renewed (driver_tokens.py). A driver without a Kerberos login of
+    its own passes on the token that its job was given, as YARN does in cluster mode.
     """
     if not is_hdfs(root):
         return None
@@ -123,7 +123,7 @@ async def _new_token(config: HdfsConfig, random: Random, *, is_renewed: bool) ->
 
 
 def renewed_end_s(one: DriverToken) -> float:
-    """Have a token renewed; its new end in wall time. Raises StoreUnreadable, StoreError."""
+    """Have a token renewed. Returns its new end in wall time. Raises StoreUnreadable, StoreError."""
     settings = HdfsSettings(principal=one.principal, keytab=one.keytab)
     config = _hdfs_config(one.root, "", settings, None)
     if config.security is not None:  # a token renews none
@@ -178,10 +178,10 @@ def _job_token(config: HdfsConfig) -> DelegationToken | None:
 
 
 def spark_user() -> str:
-    """The HDFS user when no option names one: HADOOP_USER_NAME, else who submitted the job, else the system's user.
+    """The HDFS user when no option names one: HADOOP_USER_NAME, else the user who submitted the job, else the system's user.
 
-    Spark tells executors the second in SPARK_USER, and its own file systems go by it: the system's user on a node may be
-    that of the node's daemon or of a container image.
+    Spark gives executors the second in SPARK_USER, and its own file systems use it. On a node the system's user may be that
+    of the node's daemon or of a container image.
     """
     return os.environ.get("HADOOP_USER_NAME") or os.environ.get("SPARK_USER") or getpass.getuser()
 

@@ -27,7 +27,7 @@ def tasks(ranges: Iterable[RangeToRead], access: Access, columns: tuple[str, ...
 
 
 def rows(task: object) -> Iterator[pa.RecordBatch]:
-    """The rows of a task; no rows for anything else: Spark reads a placeholder when there are no tasks."""
+    """The rows of a task. Anything else has no rows: Spark reads a placeholder when there are no tasks."""
     prepare_worker()
     if isinstance(task, Task):
         yield from read_range(task.wanted, task.access, task.columns)

@@ -3,10 +3,10 @@
     spark-submit --jars … bmq/spark/tables/__main__.py --table orders --rest http://HOST:8080 --bootstrap HOST:9092
         --warehouse hdfs://…/warehouse --checkpoint hdfs://…/checkpoints/orders
 
-With `--rest` the cluster provides the definition and is told of progress, that the job runs, and how it ended;
-otherwise the definition is a file. Prints a line of JSON after each batch. Exit code 0: it was stopped or has all there
-was; 1: the cluster, the table or Spark failed, so the same command may succeed later; 2: something has to be changed
-first; 130: interrupted while Spark started.
+With `--rest` the cluster provides the definition, and gets reports: progress, that the job runs, and how it ended. Without it
+the definition is a file. The job prints a line of JSON after each batch. Exit code 0: it was stopped, or the table has
+everything that the topic had. 1: the cluster, the table or Spark failed, so the same command may succeed later. 2: the user
+has to change something first. 130: interrupted while Spark started.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ def _login(given: argparse.Namespace) -> RestLogin:
 
 
 def tell_end(cluster: ClusterTable | None, failure: Exception | None) -> None:
-    """Tell the cluster how the job ended, unless the table is another job's now, which tells of itself."""
+    """Report how the job ended to the cluster, unless the table now belongs to another job, which reports itself."""
     if cluster is not None and not isinstance(failure, TableTaken):
         cluster.ended(None if failure is None else str(failure) or type(failure).__name__)
 

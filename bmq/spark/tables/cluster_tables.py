@@ -106,11 +106,11 @@ class ClusterTable:
             self._send(self._newest)
 
     def beat(self) -> None:
-        """Say that the job runs: its last report again, or one without offsets. Nothing that goes wrong is raised."""
+        """Report that the job runs: its last report again, or one without offsets. Raises nothing."""
         self._say({})
 
     def ended(self, error: str | None) -> None:
-        """Say that the job was stopped, or why it failed. Nothing that goes wrong is raised."""
+        """Report that the job was stopped, or why it failed. Raises nothing."""
         state = "stopped" if error is None else "failed"
         self._say({"state": state, "error": None if error is None else error[:_ERROR_CHARACTERS_MAX]})
 

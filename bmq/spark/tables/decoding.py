@@ -272,7 +272,7 @@ def _avro_kind(field: TableField) -> str:
 
 
 def _avro_leaf(schema: AvroSchema, field: TableField, root: Column) -> Column:
-    """A time of which the column wants the number is that number again: Spark's own cast gives whole seconds."""
+    """A time whose column is a number stays that number: Spark's own cast gives whole seconds."""
     leaf = _at(root, field.steps)
     if field.unit is None and field.type != "long":
         return leaf

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 
 class TableJobError(Exception):
-    """The job stops. What it wrote stays consistent, and the job can be started again."""
+    """The job stops. What it wrote is consistent, and the job can be started again."""
 
 
 class ChangeNeeded(TableJobError):
-    """Starting the same command again fails again; something has to be changed first."""
+    """Starting the same command again would fail again: the user has to change something first."""
 
 
 class TableTaken(ChangeNeeded):
@@ -20,11 +20,11 @@ class TableMismatch(ChangeNeeded):
 
 
 class RecordsRefused(ChangeNeeded):
-    """There are records that do not fit, and the definition makes them stop the job."""
+    """Some records do not fit, and the definition makes them stop the job."""
 
 
 class RecordsLost(ChangeNeeded):
-    """Records were deleted before they were read, and the source's options say that the job stops for that."""
+    """Records were deleted before they were read, and the source's options make that stop the job."""
 
 
 class CommitConflict(TableJobError):

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def heartbeat(beat: Callable[[], object], every_s: float) -> Iterator[None]:
-    """`beat` is called at once, and then every `every_s`, until the block ends; the last call is waited for."""
+    """Call `beat` at once and then every `every_s` seconds, until the block ends. Waits for the last call."""
     has_ended = threading.Event()
 
     def run() -> None:

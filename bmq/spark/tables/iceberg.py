@@ -1,13 +1,13 @@
 """One table in Apache Iceberg: creates and extends it, and commits rows and offsets together.
 
-Spark's writer commits rows but cannot change a property in the same commit. So rows are staged first (a snapshot in the
-table's metadata that readers do not see: write-audit-publish), and then one Iceberg transaction adds the staged files
-and the offsets.
+Spark's writer commits rows but cannot change a property in the same commit. So rows are staged first, in a snapshot of the
+table's metadata that readers do not see (write-audit-publish). Then one Iceberg transaction adds the staged files and the
+offsets.
 
-Iceberg repeats a refused transaction on newer metadata, but only its updates: nobody would look again whether another
-job moved the offsets, the table was rolled back, or another engine expired the staged snapshot and deleted its files.
-So each transaction begins with an update that Iceberg does not repeat, a tag (`_commit`): once the metadata has
-changed, all is checked and made again.
+Iceberg repeats a refused transaction on newer metadata, but only its updates. It does not check again whether another job
+moved the offsets, the table was rolled back, or another engine expired the staged snapshot and deleted its files. So each
+transaction begins with an update that Iceberg does not repeat, a tag (`_commit`): once the metadata has changed, everything
+is checked and made again.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class IcebergTable:
         return self._checked_offsets(self._load())
 
     def tie_offsets(self, *, accept_rollback: bool) -> None:
-        """Have the offsets of an earlier release name a snapshot. `accept_rollback`: name the current one in any case."""
+        """Make the offsets of an earlier release name a snapshot. `accept_rollback`: name the current one in any case."""
         table = self._load()
         current = table.currentSnapshot()
         if current is None:
@@ -182,7 +182,7 @@ class IcebergTable:
     def stage(self, rows: DataFrame) -> Staged:
         """Write the files of these rows. If the job dies now, expiring snapshots removes the files.
 
-        Raises TableMismatch: the table does not stage.
+        Raises TableMismatch: the table does not stage rows.
         """
         self._check_staging(self._load())
         stage_id = uuid.uuid4().hex
@@ -201,11 +201,11 @@ class IcebergTable:
         return Staged(stage_id, snapshot.snapshotId(), tuple(_each(changes.addedDataFiles())))
 
     def publish(self, staged: Staged, expected: TableOffsets | None, new: TableOffsets, writer: Writer | None) -> int:
-        """Add the staged files and move the offsets in one commit; returns the new snapshot's id.
+        """Add the staged files and move the offsets in one commit. Returns the new snapshot's id.
 
-        `writer`: must still own the table; None where several jobs write. Raises CommitConflict: the offsets are not
-        the expected ones any more, the staged snapshot expired, or another job owns the table; TableMismatch: the table
-        was rolled back, or stages no more.
+        `writer`: must still own the table; None where several jobs write. Raises CommitConflict: the offsets are not the
+        expected ones any more, the staged snapshot expired, or another job owns the table. Raises TableMismatch: the table
+        was rolled back, or does not stage rows any more.
         """
 
         def change(transaction: Any, table: Any) -> None:
@@ -297,7 +297,7 @@ def _class_of(error: Py4JJavaError) -> str:
 
 
 def _chain(table: Any) -> Iterator[AncestorSnapshot]:
-    """The current snapshot and its ancestors, newest first, as far as they are kept."""
+    """The current snapshot and its retained ancestors, newest first."""
     snapshot = table.currentSnapshot()
     while snapshot is not None:
         parent_id = snapshot.parentId()

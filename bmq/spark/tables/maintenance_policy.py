@@ -34,8 +34,10 @@ class MaintenancePolicy:
 
 
 def merge_statement(catalog: str, table: str, policy: MaintenancePolicy) -> str:
-    """`table`: its whole identifier, as without the catalog's name Iceberg looks for a catalog called like the namespace first
-    and logs that it found none. If a long merge fails, what it merged so far is kept.
+    """The statement that merges small files. If a long merge fails, the part that it has merged is kept.
+
+    `table`: its whole identifier. Without the catalog's name, Iceberg first looks for a catalog called like the namespace and
+    logs that it found none.
     """
     options = {
         "min-input-files": policy.files_min,

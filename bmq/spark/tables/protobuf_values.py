@@ -96,7 +96,7 @@ def protobuf_columns(descriptor_set: bytes, message: str, paths: tuple[Path, ...
 
 
 class _Impossible(Exception):
-    """A Timestamp that is no time, or a text that is no UTF-8."""
+    """A Timestamp that is out of range, or a text that is not UTF-8."""
 
 
 def _column(message: Descriptor, path: Path) -> _Column:

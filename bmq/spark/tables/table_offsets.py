@@ -97,9 +97,9 @@ def unwritten(offsets: TableOffsets, end_offsets: Mapping[int, int]) -> dict[int
 
 
 def dead_letter_offsets(found: TableOffsets | None, offsets: TableOffsets) -> TableOffsets:
-    """The dead letters' offsets for a table with these ones. `found`: those kept in the dead-letter table.
+    """The dead letters' offsets for a table with these ones. `found`: those stored in the dead-letter table.
 
-    That table outlives the table: once this was made again of another topic, its offsets say nothing of the records.
+    The dead-letter table outlives the table. Once the table was made again for another topic, the old offsets do not apply.
     """
     if found is not None and (found.topic, found.topic_id) == (offsets.topic, offsets.topic_id):
         return found
@@ -116,7 +116,7 @@ def definition_for(offsets: TableOffsets, dead_letters: TableOffsets, current: s
 
 
 def all_fit(ranges: Mapping[int, tuple[int, int]], rows: int) -> bool:
-    """Whether so many rows prove that no record of the ranges is missing: there is at most one row per offset."""
+    """Whether `rows` prove that no record of the ranges is missing: there is at most one row per offset."""
     return rows == sum(end - start for start, end in ranges.values())
 
 
@@ -127,10 +127,7 @@ def first_offsets_by_partition(offsets: TableOffsets, partitions: int) -> list[i
 
 
 def claim(current: Writer | None, wanted: Writer, table: str, *, take_over: bool) -> Writer:
-    """The new writer. A restarted job may claim what an earlier run of it had; another job has to take over.
-
-    Raises TableTaken.
-    """
+    """The new writer. A restarted job may claim a table of its earlier run; another job has to take over. Raises TableTaken."""
     if current is None or current.checkpoint == wanted.checkpoint or take_over:
         return wanted
     raise TableTaken(

@@ -1,7 +1,7 @@
 """A topic's id, partitions and ends according to the cluster, and the stream that reads it.
 
-Uses the client that comes with the Kafka connector, with the connector's own options, so that the job may ask for
-whatever it may read.
+Uses the client that comes with the Kafka connector, with the connector's own options, so that the job has the same rights as
+its reads.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Topic:
         self._options = {"kafka.isolation.level": "read_committed", **options}
 
     def state(self) -> TopicState:
-        """The present state. Raises TableJobError: nobody answers, there is no such topic, or the client is missing."""
+        """The present state. Raises TableJobError: no server answers, there is no such topic, or the client is missing."""
         admin = self._admin()
         try:
             described = admin.describeTopics([self.name]).allTopicNames().get().get(self.name)
