@@ -80,20 +80,24 @@ class PartitionCounts:
 
 
 _COUNTERS: Final = (
-    ("bmq_half_checks", "half_checks", "Checks of half messages that were asked."),
-    ("bmq_half_checks_failed", "half_checks_failed", "Those that got no answer, or could not be asked."),
+    ("bmq_half_checks", "half_checks", "Checks of half messages that were sent."),
+    (
+        "bmq_half_checks_failed",
+        "half_checks_failed",
+        "Checks of half messages that got no answer, or could not be sent.",
+    ),
     ("bmq_half_committed", "half_committed", "Half messages that were committed."),
     ("bmq_half_rolled_back", "half_rolled_back", "Half messages that were rolled back."),
-    ("bmq_half_given_up", "half_given_up", "Half messages that nobody decided, written into their topic."),
+    ("bmq_half_given_up", "half_given_up", "Half messages that stayed undecided and were copied into a topic."),
     ("bmq_appended_bytes", "appended_bytes", "Bytes of record batches that became durable."),
     ("bmq_appended_batches", "appended_batches", "Record batches that became durable."),
     ("bmq_store_appends", "appends", "Appends to segment files; one carries all batches of a loop iteration."),
-    ("bmq_duplicate_batches", "duplicates", "Batches an idempotent producer sent again."),
+    ("bmq_duplicate_batches", "duplicates", "Batches that an idempotent producer sent again."),
     ("bmq_refused_batches", "refused_batches", "Batches answered with an error."),
     (
         "bmq_backlog_refused_batches",
         "backlog_refused_batches",
-        "Those refused because a group of the topic is too far behind.",
+        "Batches refused because a group of the topic is too far behind.",
     ),
     (
         "bmq_backlog_evicted_bytes",
@@ -127,7 +131,7 @@ _COUNTERS: Final = (
     (
         "bmq_compaction_failures",
         "cleaner_failures",
-        "Processes that clean logs and could not be begun, or ended by themselves.",
+        "Failed processes of compaction: not started, or ended early.",
     ),
     ("bmq_partitions_uncleanable", "uncleanable", "Partitions that cannot be compacted: a batch cannot be decoded."),
 )
@@ -166,7 +170,7 @@ class BrokerCollector(Collector):
         latency = self._counts.store_latency
         yield HistogramMetricFamily(
             "bmq_store_append_seconds",
-            "From an append to its being durable.",
+            "Time from an append until it is durable.",
             buckets=latency.buckets(),
             sum_value=latency.sum_s,
         )
@@ -174,14 +178,18 @@ class BrokerCollector(Collector):
         yield GaugeMetricFamily("bmq_tail_cache_bytes", "Bytes of batches kept in memory.", value=cache.bytes_used)
         yield GaugeMetricFamily("bmq_tail_cache_max_bytes", "Budget of the tail cache.", value=cache.bytes_max)
         yield CounterMetricFamily("bmq_tail_cache_hits", "Tail reads served from memory.", value=cache.hits)
-        yield CounterMetricFamily("bmq_tail_cache_misses", "Tail reads that were not.", value=cache.misses)
+        yield CounterMetricFamily("bmq_tail_cache_misses", "Tail reads not served from memory.", value=cache.misses)
         yield CounterMetricFamily(
-            "bmq_tail_cache_evicted_bytes", "Bytes let go for want of room.", value=cache.evicted_bytes
+            "bmq_tail_cache_evicted_bytes", "Bytes dropped from the tail cache to make room.", value=cache.evicted_bytes
         )
         yield GaugeMetricFamily(
-            "bmq_append_in_flight_bytes", "Bytes on their way into the log.", value=self._budget.bytes_used
+            "bmq_append_in_flight_bytes", "Bytes of batches that are being appended.", value=self._budget.bytes_used
         )
-        yield GaugeMetricFamily("bmq_append_in_flight_max_bytes", "Budget of the same.", value=self._budget.bytes_max)
+        yield GaugeMetricFamily(
+            "bmq_append_in_flight_max_bytes",
+            "Budget of bytes of batches that are being appended.",
+            value=self._budget.bytes_max,
+        )
 
     def _waiting(self) -> Iterator[Metric]:
         count, first_due_ms = 0, -1
@@ -192,9 +200,11 @@ class BrokerCollector(Collector):
         overdue_s = max(0.0, (self._clock.now_ms() - first_due_ms) / 1000) if first_due_ms >= 0 else 0.0
         yield GaugeMetricFamily("bmq_delayed_records", "Records that wait for their due time.", value=count)
         yield GaugeMetricFamily(
-            "bmq_delayed_overdue_seconds", "How long the first of them has been due; 0: none is.", value=overdue_s
+            "bmq_delayed_overdue_seconds",
+            "How long the first delayed record has been due; 0: no record is.",
+            value=overdue_s,
         )
-        next_due = GaugeMetricFamily("bmq_delayed_next_due_timestamp_seconds", "When the first of them is due.")
+        next_due = GaugeMetricFamily("bmq_delayed_next_due_timestamp_seconds", "When the first delayed record is due.")
         if first_due_ms >= 0:
             next_due.add_metric([], first_due_ms / 1000)
         yield next_due

@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from bmq.metadata.image import MetadataImage
 
-_ACTIVE: Final = ("bmq_active_controllers", "1 where the active controller is.")
+_ACTIVE: Final = ("bmq_active_controllers", "1 on the node with the active controller, else 0.")
 
 
 class ControllerMetrics(Collector):
@@ -35,7 +35,7 @@ class ControllerMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         image = self._image()
         for name, text, value in (
-            ("bmq_nodes", "Nodes that take part.", len(image.nodes)),
+            ("bmq_nodes", "Unfenced nodes of the cluster.", len(image.nodes)),
             ("bmq_topics", "Topics, internal ones too.", len(image.topics)),
             ("bmq_topic_partitions", "Partitions of all topics.", image.partition_count),
             ("bmq_metadata_log_offset", "Offset up to which the metadata log is applied.", image.offset),
@@ -51,7 +51,7 @@ class ControllerMetrics(Collector):
             ("bmq_metadata_records_written", "Records written to the metadata log.", self.records_written),
             ("bmq_metadata_snapshots_written", "Snapshots of the metadata.", self.snapshots_written),
             ("bmq_metadata_appends_failed", "Writes to the metadata log that failed.", self.appends_failed),
-            ("bmq_nodes_fenced", "Nodes that were fenced because nothing was heard of them.", self.nodes_fenced),
+            ("bmq_nodes_fenced", "Nodes that were fenced because they were silent.", self.nodes_fenced),
             ("bmq_partitions_moved", "Partitions that were moved by plan.", self.partitions_moved),
         ):
             yield CounterMetricFamily(name, text, value=count)

@@ -52,6 +52,6 @@ class GroupMetrics(Collector):
             ("bmq_group_members_expired", "Members removed because they were silent.", self.expired_members),
             ("bmq_group_offsets_expired", "Offsets removed after their retention.", self.expired_offsets),
             ("bmq_group_shards_loaded", "Coordinator shards loaded.", self.loaded_shards),
-            ("bmq_group_shards_lost", "Coordinator shards given up.", self.lost_shards),
+            ("bmq_group_shards_lost", "Coordinator shards lost to another owner or by a failure.", self.lost_shards),
         ):
             yield CounterMetricFamily(name, text, value=value)

@@ -17,9 +17,9 @@ _READ_COUNTERS: Final = (
     ("bmq_hdfs_local_reads", "local_reads", "Ranges that came from a DataNode's files on this machine."),
     ("bmq_hdfs_read_bytes", "bytes", "Bytes of ranged reads, each verified against the DataNodes' checksums."),
     ("bmq_hdfs_hedged_reads", "hedges", "Reads for which a second DataNode was asked because the first took long."),
-    ("bmq_hdfs_hedged_reads_won", "hedges_won", "Those that the second one answered first."),
+    ("bmq_hdfs_hedged_reads_won", "hedges_won", "Hedged reads that the second DataNode answered first."),
     ("bmq_hdfs_read_failovers", "failovers", "Reads that went to another replica because one failed."),
-    ("bmq_hdfs_checksum_errors", "checksum_errors", "Replicas whose bytes did not have their checksums."),
+    ("bmq_hdfs_checksum_errors", "checksum_errors", "Replicas whose bytes did not match their checksums."),
     ("bmq_hdfs_location_refreshes", "refreshes", "Block locations asked for again because a read failed."),
     ("bmq_hdfs_read_connections_opened", "connections_opened", "Connections to DataNodes opened for reading."),
 )

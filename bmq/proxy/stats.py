@@ -56,10 +56,10 @@ class ProxyStats(Collector):
         for name, text, value in (
             ("bmq_received_bytes", "Bytes of requests.", self.received_bytes),
             ("bmq_sent_bytes", "Bytes of answers.", self.sent_bytes),
-            ("bmq_connections_refused", "Connections beyond connections_max.", self.connections_refused),
+            ("bmq_connections_refused", "Connections refused because of connections_max.", self.connections_refused),
             (
                 "bmq_connections_closed_bad",
-                "Connections closed because of what they sent, or did not read.",
+                "Connections closed because of a bad request, or unread answers.",
                 self.connections_closed_bad,
             ),
             ("bmq_authentications", "Logins that succeeded, including renewed sessions.", self.authentications),

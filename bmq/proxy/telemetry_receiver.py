@@ -42,10 +42,10 @@ class TelemetryStats(Collector):
 
     def collect(self) -> Iterable[Metric]:
         for name, text, value in (
-            ("bmq_client_metrics_pushes", "Pushes of clients' metrics that were taken.", self.pushes),
+            ("bmq_client_metrics_pushes", "Pushes of clients' metrics that were accepted.", self.pushes),
             ("bmq_client_metrics_bytes", "Bytes of pushes of clients' metrics, compressed.", self.pushed_bytes),
-            ("bmq_client_metrics_dropped", "Pushes dropped: no receiver, or it did not keep up.", self.dropped),
-            ("bmq_client_metrics_forwarded", "Pushes that the OTLP endpoint took.", self.forwarded),
+            ("bmq_client_metrics_dropped", "Pushes dropped: there is no receiver, or it is too slow.", self.dropped),
+            ("bmq_client_metrics_forwarded", "Pushes that the OTLP endpoint accepted.", self.forwarded),
         ):
             yield CounterMetricFamily(name, text, value=value)
 

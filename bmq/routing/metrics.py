@@ -45,17 +45,25 @@ class RouterCollector(Collector):
         cache, counts = self._tail_cache, self._counts
         for name, documentation, value in (
             ("bmq_remote_partitions_opened", "Times a partition's owner was reached.", counts.opened),
-            ("bmq_remote_partitions_detached", "Times an owner was lost, or refused.", counts.detached),
+            (
+                "bmq_remote_partitions_detached",
+                "Times the connection to a partition's owner was lost, or the owner refused.",
+                counts.detached,
+            ),
             ("bmq_remote_partitions_moved", "Partitions that got another owner or epoch.", counts.moved),
             ("bmq_remote_tail_hits", "Tail reads of other nodes' partitions served from memory.", cache.hits),
-            ("bmq_remote_tail_misses", "Those that were not.", cache.misses),
-            ("bmq_remote_tail_evicted_bytes", "Bytes let go for want of room.", cache.evicted_bytes),
+            ("bmq_remote_tail_misses", "Tail reads of other nodes' partitions not served from memory.", cache.misses),
+            (
+                "bmq_remote_tail_evicted_bytes",
+                "Bytes of other nodes' batches dropped to make room.",
+                cache.evicted_bytes,
+            ),
         ):
             yield CounterMetricFamily(name, documentation, value=float(value))
         for name, documentation, value in (
             ("bmq_remote_tail_bytes", "Bytes of other nodes' newest batches in memory.", cache.bytes_used),
-            ("bmq_remote_tail_max_bytes", "Budget of the same.", cache.bytes_max),
-            ("bmq_forward_in_flight_bytes", "Bytes on their way to other owners.", self._budget.bytes_used),
-            ("bmq_forward_in_flight_max_bytes", "Budget of the same.", self._budget.bytes_max),
+            ("bmq_remote_tail_max_bytes", "Budget of bytes of other nodes' newest batches.", cache.bytes_max),
+            ("bmq_forward_in_flight_bytes", "Bytes that are being forwarded to other owners.", self._budget.bytes_used),
+            ("bmq_forward_in_flight_max_bytes", "Budget of bytes that are being forwarded.", self._budget.bytes_max),
         ):
             yield GaugeMetricFamily(name, documentation, value=float(value))

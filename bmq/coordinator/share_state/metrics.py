@@ -40,12 +40,12 @@ class DeadLetterCounts:
             ("bmq_share_dead_letter_records", "Dead letters written (DeadLetterQueueRecordCount).", self.records),
             (
                 "bmq_share_dead_letter_produce_requests",
-                "Tries to write some (DeadLetterQueueTotalProduceRequestsPerSec).",
+                "Produce requests of dead letters (DeadLetterQueueTotalProduceRequestsPerSec).",
                 self.requests,
             ),
             (
                 "bmq_share_dead_letter_failed_produce_requests",
-                "Those that failed (DeadLetterQueueFailedProduceRequestsPerSec).",
+                "Failed produce requests of dead letters (DeadLetterQueueFailedProduceRequestsPerSec).",
                 self.failures,
             ),
         ):
@@ -54,7 +54,7 @@ class DeadLetterCounts:
                 counter.add_metric([group_id], count)
             yield counter
         yield CounterMetricFamily(
-            "bmq_share_dead_letters_dropped", "Records given up without a dead letter.", value=self.dropped
+            "bmq_share_dead_letters_dropped", "Records archived without a dead letter.", value=self.dropped
         )
 
 
@@ -110,16 +110,18 @@ class ShareStateMetrics(Collector):
             ),
             (
                 "bmq_share_archiving_records",
-                "Records that are given up and whose dead letters are not written yet.",
+                "Records whose dead letters are not written yet.",
                 sum(one.archiving for one in partitions),
             ),
-            ("bmq_share_locks", "Acquisitions that hold records yet.", sum(one.locks for one in partitions)),
+            ("bmq_share_locks", "Acquisitions that still hold records.", sum(one.locks for one in partitions)),
         ):
             yield GaugeMetricFamily(name, text, value=number)
-        locked = GaugeMetricFamily("bmq_share_group_locked_records", "The same, of one group.", labels=["group"])
+        locked = GaugeMetricFamily(
+            "bmq_share_group_locked_records", "Records that members of one group hold.", labels=["group"]
+        )
         oldest = GaugeMetricFamily(
             "bmq_share_group_oldest_unacknowledged_seconds",
-            "For how long the oldest record that was given and is not done holds up the group's start offset.",
+            "How long the oldest delivered record that is not done has held the group's start offset.",
             labels=["group"],
         )
         for group in by_group(partitions):
@@ -129,13 +131,21 @@ class ShareStateMetrics(Collector):
         yield oldest
         yield from self.dead_letters.collect()
         for name, text, value in (
-            ("bmq_share_records_acquired", "Records given to members, each time.", self.acquired),
-            ("bmq_share_records_redelivered", "Those that were given before.", self.redelivered),
+            ("bmq_share_records_acquired", "Records delivered to members, counted at each delivery.", self.acquired),
+            ("bmq_share_records_redelivered", "Records delivered again, counted at each delivery.", self.redelivered),
             ("bmq_share_state_writes", "Records appended to the state of share partitions.", self.writes),
-            ("bmq_share_state_writes_failed", "Those that failed.", self.failed_writes),
-            ("bmq_share_state_write_seconds", "How long they took, added up.", self.write_s),
+            ("bmq_share_state_writes_failed", "Failed writes of the state of share partitions.", self.failed_writes),
+            (
+                "bmq_share_state_write_seconds",
+                "Total duration of writes of the state of share partitions.",
+                self.write_s,
+            ),
             ("bmq_share_locks_expired", "Acquisitions whose lock ran out.", self.expired_locks),
             ("bmq_share_state_shards_loaded", "Shards of share partitions loaded.", self.loaded_shards),
-            ("bmq_share_state_shards_lost", "Shards of share partitions given up.", self.lost_shards),
+            (
+                "bmq_share_state_shards_lost",
+                "Shards of share partitions lost to another owner or by a failure.",
+                self.lost_shards,
+            ),
         ):
             yield CounterMetricFamily(name, text, value=value)
