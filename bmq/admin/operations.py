@@ -288,7 +288,7 @@ class Operations:
             if left < least:  # progress: some node takes them over, so wait longer
                 least, deadline_s = left, self._deadline_s(self._config.drain_wait_ms)
             if asyncio.get_running_loop().time() > deadline_s:
-                raise OperationFailed(f"node {node_id} still leads {_partitions(left)}: nobody takes them over")
+                raise OperationFailed(f"node {node_id} still leads {_partitions(left)}: no other node takes them over")
             self._book.advance(task, begun_at + (until - begun_at) * (1 - left / max(total, 1)))
             await self._pause(self._config.poll_interval_ms)
         self._book.step(task, f"node {node_id} leads nothing")

@@ -58,9 +58,9 @@ class Layout:
         if len(set(self.columns)) != len(self.columns):
             raise ValueError(f"a column twice: {', '.join(self.columns)}")
         if self.timestamp not in _TIMESTAMPS:
-            raise ValueError(f"timestamps as {self.timestamp} are not to be had")
+            raise ValueError(f"timestamps as {self.timestamp} are not supported")
         if self.content not in (_BINARY, pa.binary_view()) or self.header_name not in (_BINARY, pa.string()):
-            raise ValueError(f"content as {self.content} with names as {self.header_name} is not to be had")
+            raise ValueError(f"content as {self.content} with names as {self.header_name} is not supported")
 
     @property
     def header(self) -> pa.DataType:

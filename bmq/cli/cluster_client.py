@@ -101,7 +101,7 @@ class ClusterClient:
             if (why := why_no_connection(error)) is not None:
                 raise ClusterUnreachable(f"{self._at(error)} cannot be asked: {why}") from error
             raise ClusterUnreachable(
-                f"nobody answers at {self._at(error)}; name a running node with --rest or BMQ_REST_URL"
+                f"no node answers at {self._at(error)}; name a running node with --rest or BMQ_REST_URL"
             ) from error
         except httpx.TimeoutException as error:
             raise ClusterUnreachable(f"{self._at(error)} did not answer within {WAIT_S:g} s") from error

@@ -40,7 +40,7 @@ def base_of(image: MetadataImage, topic: CreatableTopic, configs: Mapping[str, s
     if topic.num_partitions not in (_DEFAULT, len(base.partitions)):
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,
-            f"A view has the partitions of '{name}', which are {len(base.partitions)}: ask for so many, or for none.",
+            f"A view has the partitions of '{name}', which are {len(base.partitions)}: ask for that number, or leave it out.",
         )
     if len(image.views_of(name)) + made[name] >= VIEWS_PER_TOPIC_MAX:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, f"'{name}' has {VIEWS_PER_TOPIC_MAX} views, which is the limit.")

@@ -478,7 +478,7 @@ def require_bounds(configs: BrokerConfigs) -> None:
     if effective_values({}, configs.topic_defaults)["retention.ms"] == 0:
         raise InvalidConfig("log.retention.ms must be unlimited (-1) or, greater than or equal to 1")
     if not configs.number("max.connections"):
-        raise InvalidConfig("Invalid max.connections 0: nobody could connect")
+        raise InvalidConfig("Invalid max.connections 0: no client could connect")
     if not configs.number("max.connections.per.ip") and not configs.value_of(OVERRIDES):
         raise InvalidConfig(f"max.connections.per.ip can be set to zero only if {OVERRIDES} property is set.")
     for kind in ("consumer", "share", "streams"):

@@ -71,7 +71,7 @@ GROUP_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
         "bmq.share.subscription.type",
         ConfigType.STRING,
         "shared",
-        "Who gets partitions: shared: all members; key_shared: all, and each key's records in order, by one member at a "
+        "The members that get partitions: shared: all members; key_shared: all, and each key's records in order, by one member at a "
         "time; failover: the oldest, the others stand by; exclusive: the only one.",
         one_of("shared", "key_shared", "exclusive", "failover"),
         is_dynamic=True,

@@ -124,7 +124,7 @@ HALF_CONFIGS: Final = (
         GIVEN_UP_TOPIC,
         ConfigType.STRING,
         "",
-        "The topic that gets half messages that nobody has decided after all checks, if errors.deadletterqueue.group.enable is "
+        "The topic that gets half messages that are undecided after all checks, if errors.deadletterqueue.group.enable is "
         "true there. Empty: they stay undecided, and are not checked any more.",
         _topic,
     ),

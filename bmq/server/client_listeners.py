@@ -58,7 +58,7 @@ def configured(settings: Settings) -> tuple[ListenerConfig, ...]:
         where = f"{one.address[0]}:{one.address[1]}"
         if settings.kafka.get(LISTENERS, "").strip() and one.advertised is None and is_any_address(where):
             raise WrongListenerSettings(
-                f"listener {one.name} is on all addresses of this machine, which nobody else can connect to: give it one in "
+                f"listener {one.name} is on all addresses of this machine, to which other machines cannot connect: give it one in "
                 f"{ADVERTISED}"
             )
     return found
@@ -139,7 +139,7 @@ def _warn_if_open(config: ListenerConfig, address: Address, files: TlsFiles | No
     ):
         return
     if files is None:
-        why = "whoever reaches it is User:ANONYMOUS; clients are not authenticated and nothing is encrypted"
+        why = "every client is User:ANONYMOUS; clients are not authenticated and nothing is encrypted"
     else:
-        why = "whoever reaches it without a certificate is User:ANONYMOUS; see ssl.client.auth, or use SASL_SSL"
+        why = "every client without a certificate is User:ANONYMOUS; see ssl.client.auth, or use SASL_SSL"
     _log.warning("listener_is_open", listener=config.name, address=f"{address[0]}:{address[1]}", why=why)

@@ -119,7 +119,7 @@ class RestSecurity:
         if is_loopback(address[0]) or self._schemes or shows_certificate:
             return
         why = (
-            "whoever reaches it is an operator, or User:ANONYMOUS where an authorizer decides; see rest_security in "
+            "every client is an operator, or User:ANONYMOUS where an authorizer decides; see rest_security in "
             "docs/CONFIG.md"
         )
         _log.warning("listener_is_open", listener=REST, address=f"{address[0]}:{address[1]}", why=why)

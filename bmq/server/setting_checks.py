@@ -153,8 +153,8 @@ def not_advertised(listener: str, address: str, advertised: str, setting: str) -
     if advertised or not is_any_address(address):
         return None
     return (
-        f"setting {listener} = {address!r}: {address.rpartition(':')[0]} means all addresses of this machine, which nobody "
-        f"else can connect to; set {setting} to the HOST:PORT that others are to use"
+        f"setting {listener} = {address!r}: {address.rpartition(':')[0]} means all addresses of this machine, to which "
+        f"others cannot connect; set {setting} to the HOST:PORT that others are to use"
     )
 
 

@@ -195,7 +195,7 @@ class TableField(_Part):
         BeforeValidator(_split, json_schema_input_type=str | list[str]),
         Field(max_length=STEPS_MAX, description="A text with dots, or a list of names"),
     ] = ()
-    unit: Annotated[TimeUnit | None, Field(description="Of a timestamp that the value has as a number")] = None
+    unit: Annotated[TimeUnit | None, Field(description="Unit of a timestamp that the value has as a number")] = None
     required: StrictBool = False
     description: Description = ""
 

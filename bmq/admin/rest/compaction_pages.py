@@ -29,7 +29,9 @@ Reservation = Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="Id of a
 class PlanOrder(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    job: Annotated[str, Field(min_length=1, max_length=200, description="Who asks: the same job gets the same plan")]
+    job: Annotated[
+        str, Field(min_length=1, max_length=200, description="Name of the job: the same job gets the same plan")
+    ]
     time_limit_ms: Annotated[
         int, Field(ge=1, le=TIME_LIMIT_MS_MAX, description="How long the owner leaves the partition alone"), NUMBER
     ]

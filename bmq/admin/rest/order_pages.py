@@ -27,15 +27,13 @@ BROKERS_MAX: Final = 10_000
 class ScaleOrder(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    brokers: Annotated[
-        int, Field(ge=1, le=BROKERS_MAX, description="How many brokers there shall be, at least 1"), NUMBER
-    ]
+    brokers: Annotated[int, Field(ge=1, le=BROKERS_MAX, description="Wanted number of brokers, at least 1"), NUMBER]
 
 
 class MoveOrder(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    to: Annotated[int, Field(ge=0, le=2**31 - 1, description="Id of the node that shall own the partition"), NUMBER]
+    to: Annotated[int, Field(ge=0, le=2**31 - 1, description="Id of the partition's next owner"), NUMBER]
 
 
 def order_pages(sources: RestSources) -> APIRouter:

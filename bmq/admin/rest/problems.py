@@ -61,8 +61,8 @@ _DESCRIPTIONS: Final = {
     413: "The body is too large.",
     422: "The request is not as described.",
     429: "Too many of these at once.",
-    502: "What starts and stops nodes has failed.",
-    503: "Who has to answer this is not there now.",
+    502: "The driver that starts and stops nodes has failed.",
+    503: "The part of the cluster that answers this is not available now.",
     504: "The store did not answer in time.",
 }
 

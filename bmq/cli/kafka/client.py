@@ -417,7 +417,7 @@ def require_reachable(bootstrap: str, connect_wait_s: float = CONNECT_WAIT_S) ->
         except (OSError, OverflowError, UnicodeError, ValueError) as error:
             reasons.append(f"{server} ({getattr(error, 'strerror', None) or error})")
     named = ", ".join(reasons) or "an empty --bootstrap"
-    raise KafkaUnreachable(f"nobody answers at {named}; name a running server with --bootstrap or BMQ_BOOTSTRAP")
+    raise KafkaUnreachable(f"no server answers at {named}; name a running server with --bootstrap or BMQ_BOOTSTRAP")
 
 
 def _address(server: str) -> tuple[str, int]:

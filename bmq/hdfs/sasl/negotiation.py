@@ -91,8 +91,8 @@ class RpcNegotiation:
         if message.state == RpcSasl.SUCCESS or (not is_served and any(method == SIMPLE for method, _ in offered)):
             raise AuthenticationRequired(
                 f"{self._server} demands no login, and the configuration in HADOOP_CONF_DIR demands Kerberos:"
-                " bmq does not fall back to clear text, whatever ipc.client.fallback-to-simple-auth-allowed says; correct"
-                " the one that is wrong"
+                " bmq does not fall back to clear text, also if ipc.client.fallback-to-simple-auth-allowed is true;"
+                " correct the one that is wrong"
             )
         if message.state != RpcSasl.NEGOTIATE:
             raise AuthenticationRequired(f"{self._server} sent {RpcSasl.State.Name(message.state)} out of turn")

@@ -81,7 +81,7 @@ class KeySet:
         if not isinstance(algorithm, str) or not any(algorithm in fitting for fitting in _FITTING.values()):
             raise BearerRefused("the token is not signed by an algorithm with public keys")
         if "crit" in header:
-            raise BearerRefused("the token has critical extensions, which nobody here knows")
+            raise BearerRefused("the token has critical extensions, which bmq does not know")
         key = self._key(header.get("kid"), algorithm)
         checked_elsewhere: Options = {
             "verify_signature": True,

@@ -201,7 +201,7 @@ class SaslAuthenticator:
             changed = (
                 f"Cannot change principals during re-authentication from {_java(self._principal)}: {_java(principal)}"
             )
-            return self._failed("it logs in again as somebody else", changed)
+            return self._failed("it logs in again as another user", changed)
         now_ms = self._now_ms()
         left_ms = None if step.expires_at_ms is None else step.expires_at_ms - now_ms
         if left_ms is not None and left_ms <= 0:

@@ -155,7 +155,7 @@ class PartitionCopier:
         first, last = deliveries.offsets()
         if last - first + 1 != count:
             raise JobFailed(
-                f"somebody else writes into {self._copy.target_topic}-{self._partition}: a mirror has to be alone"
+                f"another program writes into {self._copy.target_topic}-{self._partition}: a mirror has to be alone"
             )
         offsets = np.concatenate([batch.column("offset").to_numpy() for batch in batches])
         entry = MapEntry.of(self._copy.source_topic, self._partition, runs_of(offsets, first), self._copy.ids)

@@ -81,7 +81,7 @@ class PartitionOwner:
                 failures += 1
                 if failures == TRIES_MAX:
                     raise BrokenOff(
-                        f"nobody answers at {self._url} ({error}); name a running node with --rest or BMQ_REST_URL"
+                        f"no node answers at {self._url} ({error}); name a running node with --rest or BMQ_REST_URL"
                     ) from error
                 time.sleep(_PAUSE_S)
                 continue

@@ -130,7 +130,7 @@ class Session:
         here = set(self.partitions)
         for what, wrong in (
             ("does not name", here - given.keys()),
-            ("names, but nobody subscribes to,", given.keys() - here),
+            ("names, without a subscription to it,", given.keys() - here),
         ):
             if wrong:
                 raise BadOption(f"{name} {what} {', '.join(f'{t}-{p}' for t, p in sorted(wrong))}")

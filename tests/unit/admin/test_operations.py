@@ -107,7 +107,7 @@ async def test_a_drain_that_nobody_helps_gives_up_with_what_is_left() -> None:
     cluster.controller.is_stuck = True
     task = await cluster.done(Drain(2))
     assert task.state is TaskState.FAILED
-    assert task.error == "node 2 still leads 10 partitions: nobody takes them over"
+    assert task.error == "node 2 still leads 10 partitions: no other node takes them over"
 
 
 async def test_a_drain_takes_as_long_as_somebody_takes_partitions_over() -> None:

@@ -240,7 +240,10 @@ def raising(error: type[httpx.RequestError]) -> Callable[[httpx.Request], httpx.
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
-        (raising(httpx.ConnectError), "nobody answers at http://node; name a running node with --rest or BMQ_REST_URL"),
+        (
+            raising(httpx.ConnectError),
+            "no node answers at http://node; name a running node with --rest or BMQ_REST_URL",
+        ),
         (raising(httpx.ReadTimeout), "http://node did not answer within 15 s"),
         (raising(httpx.ReadError), "http://node cannot be asked: ReadError"),
         (

@@ -307,7 +307,7 @@ def test_validate_only_changes_nothing_and_one_bad_config_spoils_the_others(clus
             "",
             ("max.connections", SET, "0"),
             ErrorCode.INVALID_REQUEST,
-            "Invalid max.connections 0: nobody could connect",
+            "Invalid max.connections 0: no client could connect",
         ),
         (
             BROKER,

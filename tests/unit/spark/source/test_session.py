@@ -143,7 +143,7 @@ async def test_edges() -> None:
         await planned(cluster, subscribe="a", startingTimestamp="12")
     with pytest.raises(BadOption, match=r"startingOffsets does not name a-1"):
         await planned(cluster, subscribe="a", startingOffsets='{"a":{"0":3}}')
-    with pytest.raises(BadOption, match=r"nobody subscribes to, b-0"):
+    with pytest.raises(BadOption, match=r"names, without a subscription to it, b-0"):
         await planned(cluster, subscribe="a", startingOffsets='{"a":{"0":3,"1":5},"b":{"0":1}}')
 
 
