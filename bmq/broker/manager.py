@@ -204,7 +204,7 @@ class PartitionManager:
         if config.holds_records or self._with_delay:
             self._note_delay(topic_partition, config)
         if runtime is not None:
-            self._let_go(runtime)
+            self._stop_serving(runtime)
             runtime.give_up()
         self.expect_no_more(topic_partition)
         self._start_idle_soon()
@@ -223,7 +223,7 @@ class PartitionManager:
             return
         runtime = assignment.runtime
         # Nobody may find the draining runtime: the partition may be assigned here again before it has ended.
-        self._let_go(runtime)
+        self._stop_serving(runtime)
         runtime.stop()
         await asyncio.wait({runtime.ended}, timeout=self.settings.stop_wait_max_s)
         runtime.give_up()
@@ -233,7 +233,7 @@ class PartitionManager:
         assignment = self._assignments.pop(topic_partition, None)
         self._with_delay.pop(topic_partition, None)
         if assignment is not None and assignment.runtime is not None:
-            self._let_go(assignment.runtime)
+            self._stop_serving(assignment.runtime)
             assignment.runtime.give_up()
 
     def _note_delay(self, topic_partition: TopicPartition, config: LogConfig) -> None:
@@ -249,7 +249,7 @@ class PartitionManager:
         for assignment in tuple(islice(idle, DELAY_STARTS_PER_TURN_MAX)):
             self._start(assignment, is_awaited=False)
 
-    def _let_go(self, runtime: PartitionRuntime) -> None:
+    def _stop_serving(self, runtime: PartitionRuntime) -> None:
         self._unserved.pop(runtime, None)
         if self._ready.get(runtime.topic_partition) is runtime:
             del self._ready[runtime.topic_partition]

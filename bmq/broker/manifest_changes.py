@@ -60,7 +60,7 @@ class ManifestChanges:
         # No offset moves, but readers on other nodes have to hear of it.
         self._partition.waiters.wake_all()
 
-    async def let_go(self) -> None:
+    async def drop_orphaned_files(self) -> None:
         """Write a manifest if files were left behind, so that they can be deleted."""
         if self._orphaned_files:
             await self.apply(_write_manifest)

@@ -67,14 +67,14 @@ class SentPart(NamedTuple):
 
 
 class _Followed:
-    """`next_offset`: follows everything sent or skipped; -1: not known yet. `told`: the offsets sent last."""
+    """`next_offset`: follows everything sent or skipped; -1: not known yet. `sent`: the offsets sent last."""
 
-    __slots__ = ("leader_epoch", "next_offset", "told")
+    __slots__ = ("leader_epoch", "next_offset", "sent")
 
     def __init__(self, leader_epoch: int, next_offset: int) -> None:
         self.leader_epoch = leader_epoch
         self.next_offset = next_offset
-        self.told: tuple[int, int, int, int, int] | None = None
+        self.sent: tuple[int, int, int, int, int] | None = None
 
 
 class TailFeed:
@@ -109,33 +109,33 @@ class TailFeed:
         if key in self._followed:
             self._due[key] = None
 
-    def tell(self, bytes_max: int, find: Find) -> list[SentPart]:
+    def collect(self, bytes_max: int, find: Find) -> list[SentPart]:
         """The news now, with about `bytes_max` of records at most: whole batches, at least one if there is any."""
-        told = [SentPart(_refusal(key, ErrorCode.THROTTLING_QUOTA_EXCEEDED), ()) for key in self._refused]
+        parts = [SentPart(_refusal(key, ErrorCode.THROTTLING_QUOTA_EXCEEDED), ()) for key in self._refused]
         self._refused.clear()
         due, self._due = self._due, {}
         share_bytes = max(bytes_max // max(len(due), 1), SHARE_BYTES_MIN)
         left = bytes_max
         cut: list[TopicPartition] = []
         for key in due:
-            if left <= 0 or len(told) >= PARTS_MAX:
+            if left <= 0 or len(parts) >= PARTS_MAX:
                 self._due[key] = None
                 continue
             try:
-                one, is_cut = self._tell_one(key, find(key), min(left, share_bytes))
+                one, is_cut = self._collect_one(key, find(key), min(left, share_bytes))
             except Exception:  # noqa: BLE001 one partition's failure must not stop the others
                 _log.exception("tail_not_sent", topic_id=str(key.topic_id), partition=key.partition)
                 self._forget(key)
                 one, is_cut = SentPart(_refusal(key, ErrorCode.NOT_LEADER_OR_FOLLOWER), ()), False
             if one is not None:
-                told.append(one)
+                parts.append(one)
                 left -= sum(map(len, one.records))
             if is_cut:
                 cut.append(key)
         self._due.update(dict.fromkeys(cut))
-        return told
+        return parts
 
-    def _tell_one(
+    def _collect_one(
         self, key: TopicPartition, log: OwnedLog | None, length_bytes_max: int
     ) -> tuple[SentPart | None, bool]:
         """The partition's part if there is news, and whether more of it is ready to be sent."""
@@ -148,7 +148,7 @@ class TailFeed:
         records: Sequence[memoryview] = ()
         if followed.next_offset < 0:
             followed.next_offset = high_watermark
-        told_offset = base_offset = followed.next_offset
+        sent_offset = base_offset = followed.next_offset
         if base_offset < high_watermark:
             views = log.tail_read(base_offset, length_bytes_max, high_watermark)
             if views is None:
@@ -162,12 +162,12 @@ class TailFeed:
         aborted, aborted_from_offset = b"", -1
         if log.aborted:
             stable_offset = log.aborted.undecided_from(visible, stable_offset)
-            aborted, aborted_from_offset = aborted_between(log, told_offset, visible)
+            aborted, aborted_from_offset = aborted_between(log, sent_offset, visible)
         offsets = (log.log_start_offset, visible, stable_offset, log.log_end_offset, log.compacted_offset)
-        is_first = followed.told is None
-        if offsets == followed.told and not records:
+        is_first = followed.sent is None
+        if offsets == followed.sent and not records:
             return None, False
-        followed.told = offsets
+        followed.sent = offsets
         part = TailPart(
             topic_id=key.topic_id,
             partition=key.partition,

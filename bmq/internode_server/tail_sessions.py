@@ -102,14 +102,14 @@ class TailSession:
         moved, self._moved = self._moved, {}
         for key in moved:
             self._watch(key)
-        told = self._feed.tell(self._bytes_max, self._partitions.ready)
-        if told:
-            for one in told:
+        parts = self._feed.collect(self._bytes_max, self._partitions.ready)
+        if parts:
+            for one in parts:
                 if one.part.error_code:
                     self._unwatch(TopicPartition(one.part.topic_id, one.part.partition))
-            self._reply(told)
+            self._reply(parts)
 
-    def _woke(self, key: TopicPartition) -> None:
+    def _advanced(self, key: TopicPartition) -> None:
         self._watches.pop(key, None)
         self._moved[key] = None
         self._feed.moved(key)
@@ -121,7 +121,7 @@ class TailSession:
     def _watch(self, key: TopicPartition) -> None:
         log = self._partitions.ready(key)
         if log is not None and key not in self._watches and self._feed.follows(key):
-            self._watches[key] = log.on_advance(partial(self._woke, key))
+            self._watches[key] = log.on_advance(partial(self._advanced, key))
 
     def _unwatch(self, key: TopicPartition) -> None:
         self._moved.pop(key, None)
@@ -131,11 +131,11 @@ class TailSession:
 
     # --- answering
 
-    def _reply(self, told: Sequence[SentPart]) -> None:
+    def _reply(self, parts: Sequence[SentPart]) -> None:
         answer, self._answer = self._answer, None
         self._stop_timer()
         if answer is not None:
-            answer(told)
+            answer(parts)
 
     def _end_poll(self) -> None:
         self._reply(())

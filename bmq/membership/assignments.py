@@ -113,7 +113,7 @@ class Assignments:
             key = TopicPartition(topic.topic_id, partition.partition)
             if partition.leader != self._node_id or not self._is_registered:
                 if self._want_no_more(key):
-                    self._let_go(key, topic.name)
+                    self._begin_release(key, topic.name)
                 continue
             if previous is not partition and self._wanted.get(key) != partition.leader_epoch:
                 self._wanted[key] = partition.leader_epoch
@@ -186,7 +186,7 @@ class Assignments:
         self._manager.expect_no_more(key)
         return self._wanted.pop(key, None) is not None
 
-    def _let_go(self, key: TopicPartition, topic_name: str) -> asyncio.Task[None] | None:
+    def _begin_release(self, key: TopicPartition, topic_name: str) -> asyncio.Task[None] | None:
         """Release the partition if it is assigned; the task of this release, or of an earlier one, or None."""
         earlier = self._releasing.get(key)
         epoch = self._manager.leader_epoch(key)
@@ -226,7 +226,7 @@ class Assignments:
             if held is None or held < asked.leader_epoch:
                 if self._wanted.get(key, -1) < asked.leader_epoch:
                     self._want_no_more(key)
-                task = self._let_go(key, topic.name)
+                task = self._begin_release(key, topic.name)
                 if task is not None:
                     waiting.add(task)
         if waiting:

@@ -104,19 +104,19 @@ class Registration:
     def incarnation_id(self) -> UUID | None:
         return self._request.incarnation_id
 
-    def hurry(self) -> None:
-        """Send a heartbeat now: the controller changed, or the image caught up."""
+    def send_soon(self) -> None:
+        """Send a heartbeat at once: the controller changed, or the image caught up."""
         self._wake.set()
 
     def report_soon(self) -> None:
         """Report soon: a partition has begun to be served, and the controller may wait for that."""
         self._is_report_due = True
-        self.hurry()
+        self.send_soon()
 
     async def shut_down(self) -> None:
         """Have the partitions moved away; returns when none is left here, or no other node could take them in time."""
         self._is_shutting_down = True
-        self.hurry()
+        self.send_soon()
         began_s = self._answered_s = self._loop.time()
         settings = self._settings
         while not self.may_stop.is_set():
@@ -158,7 +158,7 @@ class Registration:
         link = await self._links.link(claim.node_id, LINK_PURPOSE)
         if link is not self._link:
             self._link = link
-            link.on_lost(self.hurry)  # find out the cause at once, not with the next heartbeat
+            link.on_lost(self.send_soon)  # find out the cause at once, not with the next heartbeat
         # Registering and unfencing wait for the metadata log, and a slow log does not mean a silent controller.
         is_quick = self.is_unfenced and not self._is_shutting_down
         timeout_ms = self._settings.heartbeat_timeout_ms if is_quick else self._settings.registration_timeout_ms

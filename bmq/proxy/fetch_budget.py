@@ -53,7 +53,7 @@ class ResponseBudget:
                 size_bytes -= len(part)
         tail = memoryview(cast(Buffer, parts[place]))
         parts[place] = tail
-        held = _Held(tail, self._let_go, size_bytes)
+        held = _Held(tail, self._give_back, size_bytes)
         self._held[id(held)] = held
         self.bytes_used += size_bytes
 
@@ -64,6 +64,6 @@ class ResponseBudget:
     def release(self, size_bytes: int) -> None:
         self.bytes_used -= size_bytes
 
-    def _let_go(self, held: _Held) -> None:
+    def _give_back(self, held: _Held) -> None:
         if self._held.pop(id(held), None) is not None:
             self.bytes_used -= held.size_bytes

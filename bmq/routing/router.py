@@ -141,7 +141,7 @@ class Router:
         log = self._logs.get(topic_partition)
         if log is None or log.owner != target.leader or log.leader_epoch != target.leader_epoch:
             if log is not None:
-                self._let_go(log, is_owner_alive=False)
+                self._retire(log, is_owner_alive=False)
             if self._is_closed:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node stops")
             log = RemoteLog(topic_partition, target.leader, target.leader_epoch, self.context)
@@ -220,7 +220,7 @@ class Router:
             partition = new.partition(*key)
             if partition is None or (partition.leader, partition.leader_epoch) != (log.owner, log.leader_epoch):
                 self.counts.moved += 1
-                self._let_go(log, is_owner_alive=partition is not None and log.owner in new.nodes)
+                self._retire(log, is_owner_alive=partition is not None and log.owner in new.nodes)
         for log in tuple(self._retired):
             if log.owner not in new.nodes:
                 self._end(log)
@@ -239,9 +239,9 @@ class Router:
         if not news.done():
             news.set_result(None)
 
-    # --- letting go
+    # --- releasing
 
-    def _let_go(self, log: RemoteLog, *, is_owner_alive: bool) -> None:
+    def _retire(self, log: RemoteLog, *, is_owner_alive: bool) -> None:
         if self._logs.get(log.topic_partition) is log:
             del self._logs[log.topic_partition]
         self._detached(log)
@@ -272,7 +272,7 @@ class Router:
         """Fail everything under way, and wake all waiting callers."""
         self._is_closed = True
         for log in tuple(self._logs.values()):
-            self._let_go(log, is_owner_alive=False)
+            self._retire(log, is_owner_alive=False)
         for log in tuple(self._retired):
             self._end(log)
         self.wake()

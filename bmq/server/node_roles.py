@@ -439,7 +439,7 @@ class NodeRoles:
             if node is None or node.internal != (before.host, before.port):
                 self.links.forget(before.node_id)
         self.replica.leader_changed()
-        self.registration.hurry()
+        self.registration.send_soon()
 
     def members_changed(self, members: Mapping[int, Member]) -> None:
         """The election shows other members."""
@@ -497,7 +497,7 @@ class NodeRoles:
         self.throttles.quotas_changed(new.client_quotas)
         self.groups.image_changed(old, new)
         if not self.registration.is_unfenced:
-            self.registration.hurry()
+            self.registration.send_soon()
         self._dependencies.hooks.on_image(old, new)
 
     def _follow_configs(self) -> None:

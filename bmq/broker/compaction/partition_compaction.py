@@ -106,7 +106,7 @@ class PartitionCompaction:
             return None
         await self.remove_unnamed()
         # Else each try would leave another file: on a full disk, where not even a manifest can be written.
-        await self._changes.let_go()
+        await self._changes.drop_orphaned_files()
         rewrite = self._rewrite(files, pace)
         self.is_being_compacted = True
         try:

@@ -26,7 +26,7 @@ def tail_fetch(
         raise MalformedMessage("partitions are followed over a connection of one's own")
     here = internal(services)
 
-    def answer(told: Sequence[SentPart]) -> None:
-        reply(encode_tail_response(header.correlation_id, told))
+    def answer(parts: Sequence[SentPart]) -> None:
+        reply(encode_tail_response(header.correlation_id, parts))
 
     here.tails.of(context.peer, here.manager).fetch(request, answer)

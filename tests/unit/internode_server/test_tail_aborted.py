@@ -116,7 +116,7 @@ def test_a_reader_away_from_the_owner_knows_every_aborted_transaction(
                 feed.change([interest(0, state.high_watermark)], ())
             elif step == "tell":
                 feed.moved(key(0))
-                for part, records in feed.tell(max(number, 1), {key(0): log}.get):
+                for part, records in feed.collect(max(number, 1), {key(0): log}.get):
                     part.records = memoryview(bytearray(b"".join(records)))
                     state.take(part)
             elif step == "ask":
@@ -152,7 +152,7 @@ def test_a_cut_part_does_not_say_that_a_transaction_is_over() -> None:
     stables = []
     with patch.object(tail_feed, "SHARE_BYTES_MIN", 1):
         for _ in range(6):
-            for part, records in feed.tell(1, {key(0): log}.get):
+            for part, records in feed.collect(1, {key(0): log}.get):
                 part.records = memoryview(bytearray(b"".join(records)))
                 state.take(part)
             stables.append((state.high_watermark, state.last_stable_offset))

@@ -92,13 +92,13 @@ class Feed:
     def follow(self, number: int, offset: int = 0, leader_epoch: int = EPOCH) -> None:
         self.feed.change([interest(number, offset, leader_epoch)], ())
 
-    def tell(self, bytes_max: int = 10**6) -> list[SentPart]:
-        return self.feed.tell(bytes_max, self.logs.get)
+    def collect(self, bytes_max: int = 10**6) -> list[SentPart]:
+        return self.feed.collect(bytes_max, self.logs.get)
 
     def told(self, bytes_max: int = 10**6) -> dict[int, TailPart]:
         """By partition, with the records in one piece; the remote states have taken it."""
         parts = {}
-        for part, records in self.tell(bytes_max):
+        for part, records in self.collect(bytes_max):
             part.records = memoryview(bytearray(b"".join(records)))
             assert part.partition not in parts
             parts[part.partition] = part
@@ -127,7 +127,7 @@ def test_the_first_answer_has_the_epochs_and_the_later_ones_what_is_new() -> Non
     assert (part.base_offset, part.high_watermark, part.log_end_offset) == (0, 2, 2)
     assert part.epochs == (EpochStart(leader_epoch=2, start_offset=0), EpochStart(leader_epoch=5, start_offset=0))
     assert bytes(part.records) == log.bytes_between(0, 2)
-    assert one.tell() == []
+    assert one.collect() == []
     log.produce(3)
     log.write(1)  # not durable: nobody is sent it
     one.moved()
@@ -135,7 +135,7 @@ def test_the_first_answer_has_the_epochs_and_the_later_ones_what_is_new() -> Non
     assert (part.base_offset, part.high_watermark, part.log_end_offset, part.epochs) == (2, 5, 6, ())
     assert bytes(part.records) == log.bytes_between(2, 5)
     one.moved()
-    assert one.tell() == []
+    assert one.collect() == []
     log.log_start_offset = 4
     one.moved()
     (part,) = one.told().values()
@@ -160,7 +160,7 @@ def test_a_compaction_is_told_though_no_offset_moves() -> None:
     assert not state.tail_read(0, 10**6, 4) and state.tail_read(2, 10**6, 4)
     assert state.aborted_transactions(0, 4) is None and state.aborted_transactions(2, 4) == []
     one.moved()
-    assert one.tell() == []
+    assert one.collect() == []
 
 
 def test_batches_that_come_behind_the_news_of_a_compaction_are_not_kept() -> None:
@@ -218,7 +218,7 @@ def test_another_epoch_ends_the_following(leader_epoch: int) -> None:
     is_old = leader_epoch < EPOCH
     assert part.error_code == (ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH)
     one.moved()
-    assert one.tell() == [] and len(one.feed) == 0
+    assert one.collect() == [] and len(one.feed) == 0
 
 
 def test_a_partition_that_goes_away_ends_the_following() -> None:
@@ -238,7 +238,7 @@ def test_what_is_forgotten_is_not_told_and_what_is_added_again_begins_anew() -> 
     one.logs[key(0)].produce(1)
     one.moved()
     one.feed.change((), [ForgottenTail(topic_id=TOPIC_ID, partition=0)])
-    assert one.tell() == [] and not one.feed.follows(key(0))
+    assert one.collect() == [] and not one.feed.follows(key(0))
     one.feed.change([interest(0)], [ForgottenTail(topic_id=TOPIC_ID, partition=0)])
     assert one.told()[0].epochs
 
@@ -271,7 +271,7 @@ def test_partitions_take_turns() -> None:
     # A batch is a little longer than a share, so an answer has two of them.
     assert turns == [[0, 1], [2, 3]] * 6
     assert [remote_state.high_watermark for remote_state in one.remote_states.values()] == [6] * 4
-    assert one.tell() == []
+    assert one.collect() == []
 
 
 def test_a_high_watermark_is_told_with_the_batches_below_it() -> None:
@@ -401,7 +401,7 @@ def test_one_partition_that_cannot_be_told_leaves_the_others_alone() -> None:
     for interest in interests:
         interest.offset = 0
     feed.change(interests, ())
-    told = {one.part.partition: one for one in feed.tell(1 << 20, logs.get)}
+    told = {one.part.partition: one for one in feed.collect(1 << 20, logs.get)}
     assert told[1].part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and not told[1].records
     assert all(told[number].part.high_watermark == 1 and told[number].records for number in (0, 2))
     assert not feed.follows(TopicPartition(TOPIC_ID, 1))

@@ -228,7 +228,7 @@ async def test_without_a_controller_it_waits() -> None:
         await setting.until(lambda: True)
         beats = len(setting.links.calls)
         setting.claim = ControllerClaim(1, "host", 1, 6)
-        setting.registration.hurry()
+        setting.registration.send_soon()
         await setting.until(lambda: len(setting.links.calls) > beats)
 
 
