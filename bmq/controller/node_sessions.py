@@ -81,14 +81,14 @@ class NodeSessions:
         session = self._sessions.get(node_id)
         if session is not None and session.peer is peer:
             session.peer = None
-            self._hasten(session, now_s + self._link_grace_s, "lost its connection to the controller")
+            self._shorten(session, now_s + self._link_grace_s, "lost its connection to the controller")
 
     def gone(self, node_id: int, why: str, now_s: float) -> None:
         """Another source considers the node dead. Ignored while the node's connection here is open, and for a while
         after we stood still: other nodes may have stood still too, and drop connections as we do."""
         session = self._sessions.get(node_id)
         if session is not None and session.peer is None and now_s >= self._believed_until_s:
-            self._hasten(session, now_s, why)
+            self._shorten(session, now_s, why)
 
     def after_stall(self, now_s: float) -> None:
         """This process stood still and drops the nodes' connections and requests; that says nothing about the nodes."""
@@ -146,6 +146,6 @@ class NodeSessions:
         deadlines = (session.deadline_s for session in self._sessions.values())
         return min((regular, *(deadline_s for deadline_s in deadlines if deadline_s > now_s)))
 
-    def _hasten(self, session: _Session, deadline_s: float, why: str) -> None:
+    def _shorten(self, session: _Session, deadline_s: float, why: str) -> None:
         if deadline_s < session.deadline_s:
             session.deadline_s, session.why, session.is_doubted = deadline_s, why, True

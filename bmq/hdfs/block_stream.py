@@ -196,7 +196,7 @@ class BlockStream:
         except BaseException:
             stream.abort()
             raise
-        stream._arm(stream._idle_heartbeat_s, is_lax=True)
+        stream._set_timer(stream._idle_heartbeat_s, is_lax=True)
         return stream
 
     @property
@@ -350,7 +350,7 @@ class BlockStream:
             sent.append(_Sent(packet.end_position, now_s))
         sent[-1].answers = answers
         if self._timer_is_lax:
-            self._arm(self._first_check_s, is_lax=False)
+            self._set_timer(self._first_check_s, is_lax=False)
 
     def _begin_round(self) -> Future[None]:
         now_s = self._loop.time()
@@ -359,7 +359,7 @@ class BlockStream:
         for connection in self._connections:
             connection.write((HEARTBEAT,))
         if self._timer_is_lax:
-            self._arm(self._first_check_s, is_lax=False)
+            self._set_timer(self._first_check_s, is_lax=False)
         self._round = self._loop.create_future()
         return self._round
 
@@ -449,7 +449,7 @@ class BlockStream:
 
     # --- watching
 
-    def _arm(self, delay_s: float, *, is_lax: bool) -> None:
+    def _set_timer(self, delay_s: float, *, is_lax: bool) -> None:
         """Set the timer. `is_lax`: no packet is under way, so the timer is for the next idle heartbeat."""
         if self._timer is not None:
             self._timer.cancel()
@@ -465,7 +465,7 @@ class BlockStream:
         if is_late and not self._is_grace_given:
             # This process stood still: the nodes' answers may be waiting unread.
             self._is_grace_given = True
-            self._arm(grace_s, is_lax=False)
+            self._set_timer(grace_s, is_lax=False)
             return
         self._is_grace_given = False
         silent: list[DataNodeConnection] = []
@@ -486,12 +486,12 @@ class BlockStream:
             else:
                 self._fail({}, reason=reason, is_suspect=False)
         elif first_due_s is not None:
-            self._arm(first_due_s - now_s, is_lax=False)
+            self._set_timer(first_due_s - now_s, is_lax=False)
         elif now_s - self._last_sent_s >= self._idle_heartbeat_s - TIMER_PRECISION_S:
             self._timer_is_lax = True
             self._begin_round()
         else:
-            self._arm(self._last_sent_s + self._idle_heartbeat_s - now_s, is_lax=True)
+            self._set_timer(self._last_sent_s + self._idle_heartbeat_s - now_s, is_lax=True)
 
     def _silent_since_s(self, connection: DataNodeConnection) -> float | None:
         """The time since which an answer of this node is due; None if no answer is due."""

@@ -144,7 +144,7 @@ class Failover:
                 self._leave(index, str(error))
                 if share_s >= self._config.rpc_timeout_s:
                     troubles[index] = error
-                else:  # cut short by our own deadline: what it said before is the better reason
+                else:  # cut short by our own deadline: its earlier failure is the better reason
                     troubles.setdefault(index, error)
             except StorageUnavailable as error:
                 self._leave(index, str(error))
@@ -173,7 +173,7 @@ class Failover:
         except RemoteError as error:
             if is_standby(error) or is_retriable(error):
                 raise StorageUnavailable(
-                    f"{path}: {method}: {self._said(self._endpoints[index].address, error)}"
+                    f"{path}: {method}: {self._failure_text(self._endpoints[index].address, error)}"
                 ) from error
             raise store_error(error, path) from error
         except CallTimedOut as error:
@@ -245,15 +245,15 @@ class Failover:
     def _given_up(self, method: str, path: str, patience_s: float, troubles: dict[int, Exception]) -> StoreError:
         if self._is_closed:
             return StorageUnavailable(f"{path}: {method}: the connections to HDFS were closed here")
-        said = "; ".join(
-            self._said(endpoint.address, troubles.get(index)) for index, endpoint in enumerate(self._endpoints)
+        failures = "; ".join(
+            self._failure_text(endpoint.address, troubles.get(index)) for index, endpoint in enumerate(self._endpoints)
         )
         if any(isinstance(trouble, RemoteError) and is_safe_mode(trouble) for trouble in troubles.values()):
-            return SafeMode(f"{path}: the NameNode is in safe mode and takes no changes ({said})")
-        return StorageUnavailable(f"{path}: no NameNode carried out {method} within {patience_s:g} s ({said})")
+            return SafeMode(f"{path}: the NameNode is in safe mode and takes no changes ({failures})")
+        return StorageUnavailable(f"{path}: no NameNode carried out {method} within {patience_s:g} s ({failures})")
 
     @staticmethod
-    def _said(address: Address, trouble: Exception | None) -> str:
+    def _failure_text(address: Address, trouble: Exception | None) -> str:
         if trouble is None:
             return f"{address}: not asked"
         return f"{address}: {trouble}" if isinstance(trouble, RemoteError) else str(trouble)  # ours names the address

@@ -298,7 +298,7 @@ class FileClosing:
                     raise StorageUnavailable(reason)
                 # If all are silent at once, this machine may have stood still.
                 self._is_forgiven = True
-                self.survey.forgive()
+                self.survey.retry_all()
                 raise WriterBroken(reason)
 
     def _check_least(self, length_bytes: int) -> None:

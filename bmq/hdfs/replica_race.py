@@ -206,7 +206,7 @@ class _Race:
                     return winner.receiver.data
                 if not self._running:
                     raise ReplicasFailed(self._failures)
-                await self._wait(self._hurry())
+                await self._wait(self._ask_next_if_due())
         finally:
             now_s = self._loop.time()
             for attempt in self._running:
@@ -308,7 +308,7 @@ class _Race:
             timer.cancel()
             self._news = None
 
-    def _hurry(self) -> float:
+    def _ask_next_if_due(self) -> float:
         """Ask one more DataNode if it is time. Returns the time of the next check. Raises ReplicasFailed at the deadline."""
         now_s = self._loop.time()
         for attempt in self._running:

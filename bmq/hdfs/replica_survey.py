@@ -78,7 +78,7 @@ class ReplicaSurvey:
         self._bad_nodes.add(node)
         self.has_learned = True
 
-    def forgive(self) -> None:
+    def retry_all(self) -> None:
         """Try all nodes once more, even those others suspect: the nodes that answer are not enough."""
         self._dead.clear()
         self._is_forgiving = True

@@ -83,14 +83,14 @@ class SharedBucket:
             return True
         self.waiting.setdefault(mute)
         mute.hold()
-        self._arm()
+        self._set_timer()
         return False
 
     def leave(self, mute: Mute) -> None:
         """Take a closed connection out of the queue."""
         self.waiting.pop(mute, None)
 
-    def _arm(self) -> None:
+    def _set_timer(self) -> None:
         if self._timer is None and self.waiting:
             wait_ms = min(self.wait_ms() or _MUTED_CHECK_MS, WAIT_AT_ONCE_MAX_MS)
             self._timer = self._loop.call_later(wait_ms / 1_000, self._call)
@@ -106,7 +106,7 @@ class SharedBucket:
             self._called = mute
             mute.go_on()
             self._called = None
-        self._arm()
+        self._set_timer()
 
     def _now_ms(self) -> int:
         return int(self._loop.time() * 1_000)

@@ -69,7 +69,7 @@ class Throttles:
         self._quotas = quotas
         self.is_active = bool(quotas)
         self._set_connection_rates()
-        self._tell()
+        self._notify()
 
     def set_connection_rate(self, rate: float | None) -> None:
         """Set `max.connection.creation.rate` of this node; None for no limit."""
@@ -168,10 +168,10 @@ class Throttles:
         idle: list[Hashable] = [key for key, bucket in buckets.items() if bucket.is_idle]
         for key in idle:
             del buckets[key]
-        loop.call_soon(self._tell)  # connections that still have one of these look up their throttle again
+        loop.call_soon(self._notify)  # connections that still have one of these look up their throttle again
         return bool(idle)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for changed in self._changed:
             changed()
 

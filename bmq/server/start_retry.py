@@ -16,7 +16,7 @@ from bmq.protocol.errors import BmqError
 T = TypeVar("T")
 
 TRY_AGAIN_S: Final = 3.0
-SAID_AGAIN_S: Final = 60.0
+LOG_AGAIN_S: Final = 60.0
 
 _MAY_PASS: Final = frozenset(
     {ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS}
@@ -38,8 +38,8 @@ class StartRetry:
     def __init__(self, wait_ms: int) -> None:
         self._wait_s = wait_ms / 1000
         self._deadline_s = asyncio.get_running_loop().time() + self._wait_s
-        self._said = ""
-        self._said_s = 0.0
+        self._logged = ""
+        self._logged_s = 0.0
 
     async def until_done(self, attempt: Callable[[], Awaitable[T]], *, may_pass: Callable[[BmqError], bool]) -> T:
         """The result of `attempt`, retried every few seconds while it fails with an error that may pass.
@@ -54,14 +54,14 @@ class StartRetry:
             left_s = self._deadline_s - loop.time()
             if left_s <= 0:
                 raise StoreNotReady(f"the store was not ready within {self._wait_s:g} s: {error}") from error
-            self._say(str(error), loop.time(), left_s)
+            self._log_reason(str(error), loop.time(), left_s)
             return min(left_s, max(0.0, TRY_AGAIN_S - took_s))
 
         return await until_done(attempt, BmqError, pause_s)
 
-    def _say(self, reason: str, now_s: float, left_s: float) -> None:
-        if reason != self._said or now_s - self._said_s >= SAID_AGAIN_S:
-            self._said, self._said_s = reason, now_s
+    def _log_reason(self, reason: str, now_s: float, left_s: float) -> None:
+        if reason != self._logged or now_s - self._logged_s >= LOG_AGAIN_S:
+            self._logged, self._logged_s = reason, now_s
             _log.warning("waiting_for_the_store", reason=reason, seconds_left=round(left_s))
 
 

@@ -104,15 +104,15 @@ class Workers:
         for worker in self._workers:
             self._start(worker)
         failed = None
-        checked_s, told = time.monotonic(), 0
+        checked_s, handled_signals = time.monotonic(), 0
         while self._running():
             wait(self._watched(), self._pause_s())
-            if self._signals > told:
-                told = self._signals
+            if self._signals > handled_signals:
+                handled_signals = self._signals
                 self._end()
             now_s = time.monotonic()
             for worker in self._workers:
-                self._hear(worker, now_s)
+                self._read_messages(worker, now_s)
             if now_s - checked_s > OWN_PAUSE_S_MAX:
                 self._trust_all(now_s)
             checked_s = now_s
@@ -180,7 +180,7 @@ class Workers:
             sys.stderr.flush()
             os._exit(1)
 
-    def _hear(self, worker: _Worker, now_s: float) -> None:
+    def _read_messages(self, worker: _Worker, now_s: float) -> None:
         beats = worker.beats
         if beats is None:
             return
@@ -216,7 +216,7 @@ class Workers:
         return self._ended(worker, process, now_s)
 
     def _ended(self, worker: _Worker, process: Process, now_s: float) -> str | None:
-        self._hear(worker, now_s)  # read its last messages
+        self._read_messages(worker, now_s)  # read its last messages
         exit_code, was_ready = process.exitcode, worker.heard_s is not None or worker.backoff.failures > 0
         process.join()
         process.close()

@@ -28,7 +28,7 @@ from pyiceberg.table import StaticTable
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from bmq.spark.tables.columns import table_columns
-from bmq.spark.tables.decoding import decoded, fitting, misfits
+from bmq.spark.tables.decoding import decoded, fitting_rows, misfit_rows
 from bmq.spark.tables.errors import TableJobError
 from bmq.spark.tables.iceberg import Catalog, IcebergTable
 from bmq.spark.tables.job import TableJob, run_table, start_table
@@ -448,9 +448,9 @@ class Steps:
         found = decoded(records, definition)
         names = [name for name in table_columns(definition) if not name.startswith("_bmq")]
         by_offset: dict[int, list[Any]] = {}
-        for row in fitting(found, [*names, "_bmq_offset"]).collect():
+        for row in fitting_rows(found, [*names, "_bmq_offset"]).collect():
             by_offset[row["_bmq_offset"]] = [_plain(row[name]) for name in names]
-        for row in misfits(found).collect():
+        for row in misfit_rows(found).collect():
             assert row["offset"] not in by_offset
             by_offset[row["offset"]] = [row["reason"]]
         return [by_offset[offset] for offset in range(len(values))]

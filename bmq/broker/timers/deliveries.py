@@ -113,7 +113,7 @@ class Deliveries:
         Records that were not appended are pending again.
         """
         try:
-            count, batch = await self._made(order, holds, due)
+            count, batch = await self._delivery_batch(order, holds, due)
         except (BmqError, StoreError) as error:
             order.give_back(due)
             return str(error) or type(error).__name__
@@ -123,7 +123,7 @@ class Deliveries:
         order.give_back(due[count:])
         return await self._append(order, due[:count], batch)
 
-    async def _made(self, order: DueOrder, holds: HoldReader, due: list[Pending]) -> tuple[int, bytearray]:
+    async def _delivery_batch(self, order: DueOrder, holds: HoldReader, due: list[Pending]) -> tuple[int, bytearray]:
         """(how many of the `due` records this delivery covers, the batch that consumers get). Raises BmqError, StoreError."""
         clock = self._partition.context.clock
         await holds.gather(due, clock.now_ms())

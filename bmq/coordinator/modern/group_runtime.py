@@ -235,7 +235,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
             group.drop_leftovers()
             for order in tuple(self._first_timers(group)):
                 from_ms = self._sessions_from_ms if order.kind is TimerKind.SESSION else loop_ms
-                self._obey(group.group_id, (order,), from_ms)
+                self._apply_timers(group.group_id, (order,), from_ms)
 
     def unload(self, error: ErrorCode) -> None:
         """The shard is gone: fail all waiting requests."""
@@ -342,7 +342,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
         asked_ms = host.elapsed_ms()
         if asked_ms - host.state_log.proven_ms >= PROOF_RENEWAL_AGE_MS and not host.is_proven(asked_ms):
             return None  # it has to wait for a proof (rule 34)
-        self._obey(group_id, timers, self._loop.time() * 1000)
+        self._apply_timers(group_id, timers, self._loop.time() * 1000)
         return body
 
     def settled_elsewhere(self, group_id: str) -> None:
@@ -419,7 +419,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
         started = [
             order for order in draft.timers if order.kind is not TimerKind.REBALANCE or order.timeout_ms is not None
         ]
-        self._obey(group_id, started, now.loop_ms)
+        self._apply_timers(group_id, started, now.loop_ms)
         if draft.group is not None:
             self._decided_on(draft, self._volatile_of(group_id))
         return draft, decided
@@ -468,7 +468,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
     def _carry_out(self, group_id: str, decided: _Decided) -> None:
         """Perform a decision's effects other than its records, which are durable now."""
         if group_id in self.groups:
-            self._obey(group_id, decided.timers, self._host.now().loop_ms)
+            self._apply_timers(group_id, decided.timers, self._host.now().loop_ms)
             if decided.changes_seen >= 0:
                 volatile = self._volatile_of(group_id)
                 volatile.changes_seen = max(volatile.changes_seen, decided.changes_seen)
@@ -560,9 +560,9 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
             if is_there and due.member_id != NOBODY:
                 timeout_ms = self._session_timeout_ms(group_id)
                 order = TimerOrder(due.kind, due.member_id, timeout_ms, due.epoch, keeps=True)
-                self._obey(group_id, [order], self._host.now().loop_ms)
+                self._apply_timers(group_id, [order], self._host.now().loop_ms)
 
-    def _obey(self, group_id: str, orders: Sequence[TimerOrder], loop_ms: float) -> None:
+    def _apply_timers(self, group_id: str, orders: Sequence[TimerOrder], loop_ms: float) -> None:
         if not orders:
             return
         timers = self._volatile_of(group_id).timers

@@ -68,14 +68,14 @@ async def _compare(store: HdfsStore, task: SegmentTask, located: LocatedBlock, r
             else:
                 pieces[name] = bytes(answer)
                 report.bytes += len(answer)
-        for name, place in odd_ones(pieces).items():
+        for name, place in differing_replicas(pieces).items():
             others = "the others" if len(pieces) > 2 else "the other"
             report.findings.append(_finding(task, located, position + place, name, f"it differs from {others}"))
             del nodes[name]
     return count
 
 
-def odd_ones(pieces: Mapping[str, bytes]) -> dict[str, int]:
+def differing_replicas(pieces: Mapping[str, bytes]) -> dict[str, int]:
     """Replicas that differ from the majority, and their first difference. Pure; on a tie the first name wins."""
     if len(set(pieces.values())) <= 1:
         return {}

@@ -31,7 +31,7 @@ NEW_SHARE: Final = 0.25
 DUE_SHARE: Final = 0.5
 """Of its interval: what is left of it when it is renewed."""
 RENEW_INTERVAL_S: Final = 5.0
-SAID_AGAIN_S: Final = 60.0
+WARN_AGAIN_S: Final = 60.0
 _FILES: Final = "*.token"
 
 _log = structlog.get_logger("bmq.spark")
@@ -120,7 +120,7 @@ class TokenRenewer:
         self._directory = directory
         self._renew = renew
         self._clock_s = clock_s
-        self._said_s = float("-inf")
+        self._warned_s = float("-inf")
 
     def start(self) -> None:
         """Renew tokens, in a thread, as long as this process lives."""
@@ -136,11 +136,11 @@ class TokenRenewer:
                 try:
                     self._directory.put(one.renewed(now_s, self._renew(one)), path)
                 except Exception as error:  # noqa: BLE001 the job goes on, and so do the other tokens
-                    self._say(now_s, f"{error}" or type(error).__name__)
+                    self._warn(now_s, f"{error}" or type(error).__name__)
 
-    def _say(self, now_s: float, reason: str) -> None:
-        if now_s - self._said_s >= SAID_AGAIN_S:
-            self._said_s = now_s
+    def _warn(self, now_s: float, reason: str) -> None:
+        if now_s - self._warned_s >= WARN_AGAIN_S:
+            self._warned_s = now_s
             _log.warning("token_not_renewed", reason=reason)
 
     def _run(self) -> None:
@@ -149,4 +149,4 @@ class TokenRenewer:
             try:
                 self.renew_due()
             except Exception as error:  # noqa: BLE001 the next round may do better: without it all tokens end
-                self._say(self._clock_s(), f"{error}" or type(error).__name__)
+                self._warn(self._clock_s(), f"{error}" or type(error).__name__)

@@ -107,14 +107,14 @@ class ClusterTable:
 
     def beat(self) -> None:
         """Report that the job runs: its last report again, or one without offsets. Raises nothing."""
-        self._say({})
+        self._send_report({})
 
     def ended(self, error: str | None) -> None:
         """Report that the job was stopped, or why it failed. Raises nothing."""
         state = "stopped" if error is None else "failed"
-        self._say({"state": state, "error": None if error is None else error[:_ERROR_CHARACTERS_MAX]})
+        self._send_report({"state": state, "error": None if error is None else error[:_ERROR_CHARACTERS_MAX]})
 
-    def _say(self, state: dict[str, Any]) -> None:
+    def _send_report(self, state: dict[str, Any]) -> None:
         if not self._topic_id:
             return  # the cluster has not told which table this is
         try:

@@ -51,7 +51,7 @@ class _Values:
 
 
 def decoded(records: DataFrame, definition: TableDefinition) -> DataFrame:
-    """The unchanged records, each with its row or the reason why it has none; see `fitting` and `misfits`."""
+    """The unchanged records, each with its row or the reason why it has none; see `fitting_rows` and `misfit_rows`."""
     fields = [field for field in definition.fields if field.source is Source.VALUE]
     records, values = _values(records.select(*RECORD_COLUMNS), definition, fields)
     leaves = {field.name: _leaf(field, values) for field in definition.fields}
@@ -66,7 +66,7 @@ def decoded(records: DataFrame, definition: TableDefinition) -> DataFrame:
     return records.select(*RECORD_COLUMNS, row.alias(_ROW), F.coalesce(*reasons).alias(_REASON))
 
 
-def fitting(decoded_records: DataFrame, columns: Sequence[str]) -> DataFrame:
+def fitting_rows(decoded_records: DataFrame, columns: Sequence[str]) -> DataFrame:
     """Rows for a table with these columns; columns that the definition lacks are null."""
     row_type = decoded_records.schema[_ROW].dataType
     assert isinstance(row_type, StructType)
@@ -80,7 +80,7 @@ def fitting(decoded_records: DataFrame, columns: Sequence[str]) -> DataFrame:
     return fits.select(*(column.alias(name) for name, column in zip(columns, chosen, strict=True)))
 
 
-def misfits(decoded_records: DataFrame) -> DataFrame:
+def misfit_rows(decoded_records: DataFrame) -> DataFrame:
     """Rows for a dead-letter table."""
     bad = decoded_records.where(F.col(_REASON).isNotNull()).withColumnRenamed(_REASON, "reason")
     return bad.select(*dead_letter_columns())

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from bmq.protocol.errors import BmqError
 from bmq.spark.tables.checkpoint import Checkpoint
 from bmq.spark.tables.columns import dead_letter_columns, table_columns
-from bmq.spark.tables.decoding import decoded, fitting, misfits
+from bmq.spark.tables.decoding import decoded, fitting_rows, misfit_rows
 from bmq.spark.tables.errors import (
     CommitConflict,
     RecordsLost,
@@ -282,7 +282,7 @@ class TableJob:
             definition_for(offsets, dead_offsets, current=self._definition.to_json())
         )
         rows = decoded(_behind(records, offsets), definition)
-        staged = self._table.stage(fitting(rows, self._table.column_names()))
+        staged = self._table.stage(fitting_rows(rows, self._table.column_names()))
         refused: Staged | None = None
         if not all_fit(ranges, staged.rows):
             refused = self._stage_misfits(_behind(rows, dead_offsets))
@@ -301,7 +301,7 @@ class TableJob:
         )
 
     def _stage_misfits(self, rows: DataFrame) -> Staged | None:
-        bad = misfits(rows)
+        bad = misfit_rows(rows)
         # Ordered, so that it does not depend on which partition was read first.
         first = bad.select("partition", "offset", "reason").orderBy("partition", "offset").take(1)
         if not first:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bmq.spark.jobs.replica_check import odd_ones
+from bmq.spark.jobs.replica_check import differing_replicas
 from bmq.spark.jobs.segment_check import Finding, Kind
 from bmq.spark.jobs.verify_report import SegmentResult, report_of
 
@@ -65,10 +65,10 @@ def test_the_replica_that_differs_is_named_with_its_place(content: bytes, at: in
     place = at % len(content)
     other = bytearray(content)
     other[place] ^= bits
-    assert odd_ones({"a": content, "b": bytes(other), "c": content}) == {"b": place}
-    assert odd_ones({"a": content, "b": content}) == {}
-    assert odd_ones({}) == {}
+    assert differing_replicas({"a": content, "b": bytes(other), "c": content}) == {"b": place}
+    assert differing_replicas({"a": content, "b": content}) == {}
+    assert differing_replicas({}) == {}
 
 
 def test_of_two_that_differ_one_is_named() -> None:
-    assert odd_ones({"a": b"xx", "b": b"xy"}) == {"b": 1}
+    assert differing_replicas({"a": b"xx", "b": b"xy"}) == {"b": 1}
