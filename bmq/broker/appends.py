@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
+from bmq.broker.append_checks import AppendChecks
 from bmq.broker.append_queue import AppendQueue
 from bmq.broker.batch_refusals import BatchRefusals
 from bmq.broker.batch_validation import BatchValidator
 from bmq.broker.half.half_appends import HalfAppends
 from bmq.broker.lane_checks import check_lanes
+from bmq.broker.offset_assignment import OffsetAssignment
 from bmq.broker.opener import Opened
 from bmq.broker.opening_room import TooMuchWork
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.partition_events import ProduceArrived
-from bmq.broker.placement import Placement
-from bmq.broker.placement_checks import PlacementChecks
 from bmq.broker.replica_guard import ReplicaGuard
 from bmq.broker.transaction_verification import TransactionVerification
 from bmq.log.config import LogConfig
@@ -31,10 +31,10 @@ class PartitionAppends:
         self,
         partition: OwnedPartition,
         guard: ReplicaGuard,
-        checks: PlacementChecks,
+        checks: AppendChecks,
         refusals: BatchRefusals,
         verification: TransactionVerification,
-        placement: Placement,
+        offset_assignment: OffsetAssignment,
         holds: HalfAppends,
     ) -> None:
         self._partition = partition
@@ -42,7 +42,7 @@ class PartitionAppends:
         self._checks = checks
         self._refusals = refusals
         self._verification = verification
-        self._placement = placement
+        self._offset_assignment = offset_assignment
         self._holds = holds
         self._context = partition.context
         self._turns = partition.context.turns
@@ -81,7 +81,7 @@ class PartitionAppends:
             if self._guard.is_on and not self._checks.may_write(batch):
                 return
             if batch.request.is_internal:
-                self._placement.place(self._internal_batches(batch), batch)
+                self._offset_assignment.place(self._internal_batches(batch), batch)
                 return
             now_ms = self._context.clock.now_ms()
             view, header = self._validator.validate(batch.records, batch.header, now_ms, self._context.turn_room)

@@ -8,9 +8,9 @@ from typing import Final
 
 from bmq.aio.answers import awaited_answer
 from bmq.broker.batch_refusals import BatchRefusals
+from bmq.broker.offset_assignment import OffsetAssignment
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.ownership import Ownership
-from bmq.broker.placement import Placement
 from bmq.broker.replica_guard import ReplicaGuard
 from bmq.log.partition_log import AppendDone, AppendResult, internal_batch
 from bmq.log.store import FencedWriter, StoreError
@@ -32,13 +32,13 @@ class MarkerWriter:
         ownership: Ownership,
         guard: ReplicaGuard,
         refusals: BatchRefusals,
-        placement: Placement,
+        offset_assignment: OffsetAssignment,
     ) -> None:
         self._partition = partition
         self._ownership = ownership
         self._guard = guard
         self._refusals = refusals
-        self._placement = placement
+        self._offset_assignment = offset_assignment
 
     async def write(self, marker: TransactionMarker) -> None:
         """End a producer's transaction in this partition; durable when this returns, and visible to readers.
@@ -77,7 +77,7 @@ class MarkerWriter:
         if self._guard.is_short():
             self._refusals.for_want_of_replicas(batch)
         else:
-            self._placement.place([batch], batch)
+            self._offset_assignment.place([batch], batch)
 
     async def active_producers(self) -> Sequence[ActiveProducer]:
         """As PartitionLog.active_producers."""

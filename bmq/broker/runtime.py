@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple, cast
 import structlog
 
 from bmq.broker import partition_events as ev
+from bmq.broker.append_checks import AppendChecks
 from bmq.broker.appends import PartitionAppends
 from bmq.broker.batch_refusals import BatchRefusals
 from bmq.broker.compaction.partition_compaction import PartitionCompaction
@@ -36,6 +37,7 @@ from bmq.broker.log_writes import LogWrites
 from bmq.broker.manifest_changes import ManifestChanges
 from bmq.broker.marker_writer import MarkerWriter
 from bmq.broker.min_insync_tracker import replicas_min
+from bmq.broker.offset_assignment import OffsetAssignment
 from bmq.broker.outbox import Outbox
 from bmq.broker.own_directory import OwnDirectory
 from bmq.broker.owned_partition import OwnedPartition
@@ -47,8 +49,6 @@ from bmq.broker.partition_reports import PartitionReports
 from bmq.broker.partition_retention import PartitionRetention
 from bmq.broker.partition_start import start
 from bmq.broker.partition_states import Fenced, Mending, Offline, Opening, Owning, Recovering, State
-from bmq.broker.placement import Placement
-from bmq.broker.placement_checks import PlacementChecks
 from bmq.broker.replica_guard import ReplicaGuard
 from bmq.broker.segment_files import SegmentLifecycle
 from bmq.broker.start_effects import StartEffects
@@ -180,12 +180,12 @@ class PartitionRuntime:
         self.compaction = PartitionCompaction(partition, changes)
         self._upkeep = Upkeep(partition, lifecycle, guard, self.compaction.delegation)
         refusals = BatchRefusals(partition, self._ownership, guard)
-        checks = PlacementChecks(partition, refusals, guard)
-        placement = Placement(partition, guards, refusals)
-        verification = TransactionVerification(partition, guards, checks, refusals, placement)
+        checks = AppendChecks(partition, refusals, guard)
+        offset_assignment = OffsetAssignment(partition, guards, refusals)
+        verification = TransactionVerification(partition, guards, checks, refusals, offset_assignment)
         holds = HalfAppends(partition, timers, half, refusals, dead)
-        self._appends = PartitionAppends(partition, guard, checks, refusals, verification, placement, holds)
-        self._markers = MarkerWriter(partition, self._ownership, guard, refusals, placement)
+        self._appends = PartitionAppends(partition, guard, checks, refusals, verification, offset_assignment, holds)
+        self._markers = MarkerWriter(partition, self._ownership, guard, refusals, offset_assignment)
         self._writes = LogWrites(partition, lifecycle, self._outbox, refusals, guard)
 
     def begin(self) -> None:

@@ -11,10 +11,10 @@ import asyncio
 
 import structlog
 
+from bmq.broker.append_checks import AppendChecks
 from bmq.broker.batch_refusals import BatchRefusals
+from bmq.broker.offset_assignment import OffsetAssignment
 from bmq.broker.owned_partition import OwnedPartition
-from bmq.broker.placement import Placement
-from bmq.broker.placement_checks import PlacementChecks
 from bmq.broker.transaction_guard import (
     Guard,
     HeldBatch,
@@ -40,15 +40,15 @@ class TransactionVerification:
         self,
         partition: OwnedPartition,
         guards: TransactionGuards,
-        checks: PlacementChecks,
+        checks: AppendChecks,
         refusals: BatchRefusals,
-        placement: Placement,
+        offset_assignment: OffsetAssignment,
     ) -> None:
         self._partition = partition
         self._guards = guards
         self._checks = checks
         self._refusals = refusals
-        self._placement = placement
+        self._offset_assignment = offset_assignment
         self._loop = asyncio.get_running_loop()
 
     def holds(self, batch: ProducedBatch, header: BatchHeader) -> bool:
@@ -165,4 +165,4 @@ class TransactionVerification:
         except Exception as error:  # noqa: BLE001 any bug is answered or logged
             self._refusals.for_error(error, batch)
             return
-        self._placement.place([batch], batch)
+        self._offset_assignment.place([batch], batch)

@@ -14,10 +14,10 @@ from bmq.log.refused_sequences import BEHIND_A_REFUSED_ONE
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.record_batch import BatchHeader
 
-LOOKS_MAX: Final = 64  # repeated batches whose replicas are being counted
+COUNTED_BATCHES_MAX: Final = 64  # repeated batches whose replicas are being counted
 
 
-class PlacementChecks:
+class AppendChecks:
     """Checks batches before they are placed in one partition. A batch that may not be placed has been answered."""
 
     def __init__(self, partition: OwnedPartition, refusals: BatchRefusals, guard: ReplicaGuard) -> None:
@@ -88,7 +88,7 @@ class PlacementChecks:
         # The original was never acknowledged, or by another owner: it may be on too few nodes.
         assert partition.files is not None
         self._guard.note_unconfirmed(header, repeated.base_offset)
-        if tracker.looks >= LOOKS_MAX:
+        if tracker.looks >= COUNTED_BATCHES_MAX:
             batch.complete(answer._replace(error_code=ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
             return
         partition.machine.spawn(tracker.answer(partition.files, batch, header, answer, minimum))

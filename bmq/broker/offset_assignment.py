@@ -13,7 +13,7 @@ from bmq.protocol.control_batch import parse_end_transaction_marker
 from bmq.protocol.record_batch import BatchHeader
 
 
-class Placement:
+class OffsetAssignment:
     """Places batches in one partition's log. `guards`: a marker ends the wait of its producer's batches."""
 
     def __init__(self, partition: OwnedPartition, guards: TransactionGuards, refusals: BatchRefusals) -> None:
