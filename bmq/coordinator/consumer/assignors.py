@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from bmq.coordinator.consumer.assignment import Target
 from bmq.coordinator.consumer.heterogeneous_assignor import assign_heterogeneous
+from bmq.coordinator.consumer.partition_sets import Target
 
 UNIFORM: Final = "uniform"
 RANGE: Final = "range"

@@ -17,8 +17,8 @@ from itertools import chain
 from typing import ClassVar, Final, NamedTuple
 from uuid import UUID
 
-from bmq.coordinator.consumer.assignment import NOTHING, Owned, Target, target_of, target_parts
 from bmq.coordinator.consumer.member import ConsumerMember
+from bmq.coordinator.consumer.partition_sets import NOTHING, Owned, Target, target_of, target_parts
 from bmq.coordinator.modern.modern_group import ModernGroup
 from bmq.protocol import consumer_group_records as records
 from bmq.protocol.consumer_group_records import ConsumerKey, ConsumerValue

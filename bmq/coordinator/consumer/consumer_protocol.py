@@ -12,7 +12,7 @@ from struct import error as struct_error
 from typing import Final
 from uuid import UUID
 
-from bmq.coordinator.consumer.assignment import Target
+from bmq.coordinator.consumer.partition_sets import Target
 from bmq.coordinator.topics import Topics
 from bmq.protocol.errors import MalformedMessage
 from bmq.protocol.formats import Format, FormatField, codec_of

@@ -9,7 +9,6 @@ from uuid import UUID
 
 from bmq.coordinator.classic.effects import GroupState
 from bmq.coordinator.config import ConsumerConfig
-from bmq.coordinator.consumer.assignment import NONE_OWNED, Target, answer_of, is_subset, reported, target_parts
 from bmq.coordinator.consumer.consumer_group import ConsumerGroup
 from bmq.coordinator.consumer.departures import remove_members, write_removal
 from bmq.coordinator.consumer.draft import Draft
@@ -20,6 +19,7 @@ from bmq.coordinator.consumer.member import (
     ConsumerMember,
 )
 from bmq.coordinator.consumer.migration import upgrade
+from bmq.coordinator.consumer.partition_sets import NONE_OWNED, Target, answer_of, is_subset, reported, target_parts
 from bmq.coordinator.consumer.progress import GroupContext, advance, write_current, write_metadata
 from bmq.coordinator.modern.member_timers import TimerKind
 from bmq.protocol import consumer_group_records as records

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
-from bmq.coordinator.consumer.assignment import Target
+from bmq.coordinator.consumer.partition_sets import Target
 
 PASSES_MAX: Final = 16
 """Where subscriptions overlap but differ, each round about halves the imbalance."""

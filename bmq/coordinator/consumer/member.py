@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import Final
 
 from bmq.coordinator.classic.member import Protocols
-from bmq.coordinator.consumer.assignment import Owned, Target, owned_of, owned_parts
+from bmq.coordinator.consumer.partition_sets import Owned, Target, owned_of, owned_parts
 from bmq.protocol import consumer_group_records as records
 
 JOIN_EPOCH: Final = 0

@@ -18,11 +18,11 @@ from bmq.coordinator.classic.roster import Roster
 from bmq.coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE
 from bmq.coordinator.config import ConsumerConfig
 from bmq.coordinator.consumer import consumer_protocol
-from bmq.coordinator.consumer.assignment import Target, target_parts
 from bmq.coordinator.consumer.consumer_group import ConsumerGroup
 from bmq.coordinator.consumer.consumer_protocol import decode_assignment, decode_subscription, encode_assignment
 from bmq.coordinator.consumer.draft import FIRST_EPOCH, Draft
 from bmq.coordinator.consumer.member import ClassicTerms, ConsumerMember, MemberState
+from bmq.coordinator.consumer.partition_sets import Target, target_parts
 from bmq.coordinator.consumer.progress import GroupContext
 from bmq.coordinator.modern.member_timers import TimerKind
 from bmq.coordinator.runtime.moment import NEVER_MS

@@ -12,11 +12,11 @@ from typing import NamedTuple
 from uuid import UUID
 
 from bmq.coordinator.config import ConsumerConfig, GroupTerms
-from bmq.coordinator.consumer.assignment import Target, target_parts
 from bmq.coordinator.consumer.assignors import ASSIGNORS, AssignedMember, GroupToAssign
 from bmq.coordinator.consumer.consumer_group import ConsumerGroup
 from bmq.coordinator.consumer.draft import Draft
 from bmq.coordinator.consumer.member import ConsumerMember, MemberState
+from bmq.coordinator.consumer.partition_sets import Target, target_parts
 from bmq.coordinator.consumer.patterns import compiled
 from bmq.coordinator.consumer.reconciliation import TargetAssignment, reconciled
 from bmq.coordinator.modern.member_timers import TimerKind

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import NamedTuple
 from uuid import UUID
 
-from bmq.coordinator.consumer.assignment import Owned, Target, overlap
 from bmq.coordinator.consumer.member import ConsumerMember, MemberState
+from bmq.coordinator.consumer.partition_sets import Owned, Target, overlap
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bmq.coordinator.consumer.assignment import Target
 from bmq.coordinator.consumer.assignors import (
     ASSIGNORS,
     AssignedMember,
@@ -18,6 +17,7 @@ from bmq.coordinator.consumer.assignors import (
     assign_range,
     assign_uniform,
 )
+from bmq.coordinator.consumer.partition_sets import Target
 
 pytestmark = pytest.mark.unit
 

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bmq.coordinator.config import ConsumerConfig
-from bmq.coordinator.consumer.assignment import Target, owned_of, owned_parts, target_of, target_parts
 from bmq.coordinator.consumer.consumer_protocol import (
     NamedPartitions,
     Subscription,
@@ -21,6 +20,7 @@ from bmq.coordinator.consumer.consumer_protocol import (
     version_of,
 )
 from bmq.coordinator.consumer.member import ConsumerMember, MemberState
+from bmq.coordinator.consumer.partition_sets import Target, owned_of, owned_parts, target_of, target_parts
 from bmq.coordinator.consumer.patterns import COMPILED_BYTES_MAX, PATTERN_CHARS_MAX, compiled
 from bmq.coordinator.consumer.reconciliation import TargetAssignment, reconciled
 from bmq.coordinator.consumer.resolution import ResolutionTimes, is_due
