@@ -15,12 +15,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
-from bmq.controller.assignment import new_partition, place
 from bmq.controller.balancer import equalize
 from bmq.controller.decision_context import DecisionContext
 from bmq.controller.moves import move_records
 from bmq.controller.node_registration import decide_fencing
 from bmq.controller.node_sessions import Overdue
+from bmq.controller.replica_placement import new_partition, place
 from bmq.metadata.broker_configs import static_configs
 from bmq.metadata.image import Node
 from bmq.metadata.state import MetadataState, partition_record

@@ -42,8 +42,8 @@ from bmq.admin.orders import (
 )
 from bmq.admin.ports import ClusterController
 from bmq.admin.tasks import Task, TaskBook, TooBusy
-from bmq.controller.assignment import owner_nodes
 from bmq.controller.moves import Move
+from bmq.controller.replica_placement import owner_nodes
 from bmq.log.clock import Clock
 from bmq.metadata.image import MetadataImage
 from bmq.protocol.error_codes import ErrorCode

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from uuid import UUID
 
-from bmq.controller.assignment import owner_nodes
+from bmq.controller.replica_placement import owner_nodes
 from bmq.metadata.image import MetadataImage, Node, PartitionImage
 from bmq.protocol.metadata_records import PartitionChangeRecord, RegisterBrokerRecord
 

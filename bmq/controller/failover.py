@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from typing import Final
 from uuid import UUID
 
-from bmq.controller.assignment import replicas_anew, replicas_including, willing_nodes
 from bmq.controller.decision import Decision
 from bmq.controller.decision_context import DecisionContext
+from bmq.controller.replica_placement import replicas_anew, replicas_including, willing_nodes
 from bmq.metadata.image import INTERNAL_TOPICS, NO_LEADER, MetadataImage, Node, PartitionImage, TopicImage
 from bmq.protocol.metadata_records import PartitionChangeRecord
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from bmq.controller.assignment import replicas_including
 from bmq.controller.decision_context import DecisionContext
 from bmq.controller.failover import NextOwners
+from bmq.controller.replica_placement import replicas_including
 from bmq.protocol.metadata_records import PartitionChangeRecord
 
 

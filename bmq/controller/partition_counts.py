@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from bmq.controller.assignment import new_partition, owner_nodes, place
 from bmq.controller.decision import Deciding, Decision
 from bmq.controller.mutation_quotas import uncharged
+from bmq.controller.replica_placement import new_partition, owner_nodes, place
 from bmq.controller.topics import TopicLimits, validate_assignment
 from bmq.controller.views import require_log
 from bmq.metadata.image import MetadataImage, TopicImage

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
-from bmq.controller.assignment import first_live
 from bmq.controller.decision import Deciding, Decision
 from bmq.controller.decision_context import DecisionContext
+from bmq.controller.replica_placement import first_live
 from bmq.controller.views import require_log
 from bmq.metadata.image import NO_LEADER, ROLE_BROKER, PartitionImage
 from bmq.metadata.state import node_of

@@ -27,7 +27,6 @@ from bmq.controller.api.quota_api import QuotaApi
 from bmq.controller.api.token_api import TokenApi
 from bmq.controller.api.topic_api import TopicApi
 from bmq.controller.api.user_api import UserApi
-from bmq.controller.assignment import leader_changes
 from bmq.controller.cluster_nodes import ClusterNodes
 from bmq.controller.config import ControllerConfig
 from bmq.controller.decision import Decision
@@ -38,6 +37,7 @@ from bmq.controller.metrics import ControllerMetrics
 from bmq.controller.node_registration import CONTROLLED_SHUTDOWN
 from bmq.controller.partition_mover import PartitionMover
 from bmq.controller.partition_reports import PartitionReports
+from bmq.controller.replica_placement import leader_changes
 from bmq.controller.security_level import security_level_records
 from bmq.controller.topic_deletion import TopicDeletions
 from bmq.controller.unknown_topics import report_unknown_topics, require_no_topics

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from bmq.controller.assignment import new_partition, owner_nodes, place
 from bmq.controller.config_describe import created_topic_configs
 from bmq.controller.decision import Deciding, Decision
 from bmq.controller.mutation_quotas import uncharged
+from bmq.controller.replica_placement import new_partition, owner_nodes, place
 from bmq.controller.views import base_of, require_unviewed
 from bmq.metadata.broker_configs import BrokerConfigs
 from bmq.metadata.config_keys import InvalidConfig

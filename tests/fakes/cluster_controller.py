@@ -9,11 +9,11 @@ from typing import TypeVar
 from uuid import UUID
 
 from bmq.admin.drivers.driver import DriverFailed, NodeHandle, NodeSpec, first_free
-from bmq.controller.assignment import owner_nodes
 from bmq.controller.balancer import equalize
 from bmq.controller.decision import Decision
 from bmq.controller.moves import Move
 from bmq.controller.partition_reports import NodeLoad
+from bmq.controller.replica_placement import owner_nodes
 from bmq.log.config import LogConfig
 from bmq.metadata.history import StateChange, StateChangeHistory
 from bmq.metadata.image import MetadataImage, Node, PartitionImage, TopicImage

@@ -10,10 +10,10 @@ from uuid import UUID
 import structlog
 
 from bmq.controller.api.context import ControllerContext
-from bmq.controller.assignment import owner_nodes
 from bmq.controller.decision import Decision
 from bmq.controller.mutation_quotas import MutationCharge, MutationQuotas, uncharged
 from bmq.controller.partition_counts import decide_create_partitions
+from bmq.controller.replica_placement import owner_nodes
 from bmq.controller.topics import NO_VALUE, decide_create_topics, decide_delete_topics
 from bmq.metadata.broker_configs import BrokerConfigs
 from bmq.metadata.image import (

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from bmq.controller.assignment import new_partition
 from bmq.controller.decision_context import DecisionContext
+from bmq.controller.replica_placement import new_partition
 from bmq.metadata.features import METADATA_VERSION_MAX, METADATA_VERSION_MIN, SUPPORTED_FEATURES
 from bmq.metadata.image import MetadataImage, Node, PartitionImage
 from bmq.metadata.state import partition_record

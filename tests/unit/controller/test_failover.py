@@ -11,7 +11,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from bmq.controller.assignment import place, replicas_anew, replicas_including, willing_nodes
 from bmq.controller.balancer import Balancer, BalancerLimits
 from bmq.controller.decision import Decision
 from bmq.controller.failover import FAILOVERS_AT_FIRST, decide_failovers, replica_changes
@@ -27,6 +26,7 @@ from bmq.controller.node_sessions import Overdue
 from bmq.controller.partition_counts import decide_create_partitions
 from bmq.controller.partition_reports import Rates
 from bmq.controller.reassignment import decide_alter_partition_reassignments
+from bmq.controller.replica_placement import place, replicas_anew, replicas_including, willing_nodes
 from bmq.controller.topics import TopicLimits, decide_create_topics
 from bmq.metadata.image import Node
 from bmq.protocol.messages.alter_partition_reassignments_request import (

@@ -8,11 +8,11 @@ from uuid import UUID
 
 import pytest
 
-from bmq.controller.assignment import leader_changes
 from bmq.controller.balancer import equalize
 from bmq.controller.config_alter import decide_incremental_alter_configs
 from bmq.controller.failover import owned_by, owner_counts
 from bmq.controller.partition_counts import decide_create_partitions
+from bmq.controller.replica_placement import leader_changes
 from bmq.controller.topics import TopicLimits, decide_create_topics, decide_delete_topics
 from bmq.controller.views import VIEWS_PER_TOPIC_MAX
 from bmq.metadata.broker_configs import BrokerConfigs

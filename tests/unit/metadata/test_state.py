@@ -9,10 +9,10 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
-from bmq.controller.assignment import leader_changes
 from bmq.controller.config_alter import decide_incremental_alter_configs
 from bmq.controller.decision import Decision
 from bmq.controller.partition_counts import decide_create_partitions
+from bmq.controller.replica_placement import leader_changes
 from bmq.controller.tables import (
     TableRefused,
     UnknownTable,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bmq.controller.assignment import leader_changes, new_partition, place
+from bmq.controller.replica_placement import leader_changes, new_partition, place
 from bmq.metadata.image import NO_LEADER, Node
 from bmq.metadata.state import partition_record
 from bmq.protocol.metadata_records import BrokerRegistrationChangeRecord, MetadataRecord, TopicRecord
