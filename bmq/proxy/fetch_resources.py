@@ -18,7 +18,7 @@ from bmq.proxy.fetch_metrics import FetchCounts
 from bmq.proxy.fetch_session import SessionCache
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.fetch_wait import PartitionWaits, Wake
-from bmq.proxy.filtered_batches import FilteredBatchCache
+from bmq.proxy.filtered_batch_cache import FilteredBatchCache
 from bmq.proxy.memory_reads import MemoryReads
 from bmq.proxy.partition_starts import PartitionStarts
 from bmq.proxy.read_cache import ReadCache

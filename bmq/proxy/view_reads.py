@@ -33,7 +33,7 @@ from bmq.proxy.catch_up import CatchUpResult, next_offset_of
 from bmq.proxy.fetch_results import in_order, known_aborted
 from bmq.proxy.fetch_session import Interest
 from bmq.proxy.fetch_settings import FetchSettings
-from bmq.proxy.filtered_batches import ALL_PASS, AllPass, Filtered, FilteredBatchCache
+from bmq.proxy.filtered_batch_cache import ALL_PASS, AllPass, Filtered, FilteredBatchCache
 from bmq.proxy.memory_reads import MemoryReads
 from bmq.proxy.pending_read import PendingRead
 from bmq.proxy.view_answer import Piece, ViewAnswer, ViewBatch

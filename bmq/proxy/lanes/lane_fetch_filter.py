@@ -26,7 +26,7 @@ from bmq.protocol.parts import MEMORY
 from bmq.protocol.record_batch import CorruptRecords, batches
 from bmq.proxy.batch_opener import BatchOpener
 from bmq.proxy.fetch_session import Interest
-from bmq.proxy.filtered_batches import ALL_PASS, AllPass, FilteredBatchCache
+from bmq.proxy.filtered_batch_cache import ALL_PASS, AllPass, FilteredBatchCache
 from bmq.records.records_twin import Damage
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from bmq.protocol.record_batch import rewrite
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.batch_opener import BatchOpener
 from bmq.proxy.fetch_session import Interest
-from bmq.proxy.filtered_batches import FilteredBatchCache
+from bmq.proxy.filtered_batch_cache import FilteredBatchCache
 from bmq.proxy.lanes.lane_fetch_filter import LaneFetchFilter, lane_filter_of
 from bmq.proxy.services import Services
 
