@@ -26,7 +26,7 @@ class AppendCounts(Protocol):
 
 def share_of_time(behind_s: float) -> float:
     """`behind_s`: for how long there have been overdue records."""
-    return min(1.0, BUSY_SHARE * 2 ** int(min(behind_s / DOUBLED_AFTER_S, 64.0)))
+    return min(1.0, BUSY_SHARE * float(1 << int(min(behind_s / DOUBLED_AFTER_S, 64.0))))
 
 
 class OverduePace:
