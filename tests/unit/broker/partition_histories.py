@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from bmq.broker import partition_events as ev
-from bmq.broker.partition import step
+from bmq.broker.partition_machine import step
 from bmq.broker.partition_start import start
 from bmq.broker.partition_states import (
     Blocked,

@@ -19,7 +19,7 @@ from bmq.broker.in_flight_batches import InFlightBatches
 from bmq.broker.log_writes import LogWrites
 from bmq.broker.manager import PartitionManager
 from bmq.broker.own_segment import OwnSegment
-from bmq.broker.partition import step
+from bmq.broker.partition_machine import step
 from bmq.broker.partition_reports import PartitionReports
 from bmq.broker.partition_retention import PartitionRetention
 from bmq.broker.partition_states import Offline, Writing

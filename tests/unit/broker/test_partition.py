@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from bmq.broker import partition_events as ev
 from bmq.broker.in_flight_batches import InFlightBatches
-from bmq.broker.partition import offline, step
+from bmq.broker.partition_machine import offline, step
 from bmq.broker.partition_start import start
 from bmq.broker.partition_states import (
     AcknowledgedDataLost,
