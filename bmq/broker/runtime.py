@@ -42,8 +42,8 @@ from bmq.broker.outbox import Outbox
 from bmq.broker.own_directory import OwnDirectory
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.ownership import Ownership
-from bmq.broker.partition_machine import offline, step
 from bmq.broker.partition_load import PartitionLoad
+from bmq.broker.partition_machine import offline, step
 from bmq.broker.partition_offline import PartitionOffline
 from bmq.broker.partition_reports import PartitionReports
 from bmq.broker.partition_retention import PartitionRetention

@@ -1,7 +1,8 @@
 """Closes a file that its writer left open, acting under the writer's name. A new generation stamp on its block cuts the
 writer off, its replicas are made equal, and the file is closed at exactly that length.
 
-Both a new owner (fencing.py) and an owner whose stream broke (mending.py) do this. One try is: stamp, equalize,
+Both a new owner (`take_over`) and an owner whose stream broke (mending.py) do this. Under the writer's name it takes some 20 ms; where the
+name is not known, or nothing else helps, lease recovery takes seconds. One try is: stamp, equalize,
 updatePipeline, finish, complete; then ask again, because a successful complete() proves nothing. The NameNode checks the
 writer's name alone, so rivals (the old writer itself, another new owner) can interfere at any point. Each interference makes
 the try fail, and the next one asks the NameNode again and takes a still newer stamp. No block is ever abandoned here.
@@ -430,3 +431,34 @@ class FileClosing:
             if wait_s is not None:
                 await asyncio.sleep(wait_s)
         raise WriterBroken(f"{self._path}: the NameNode does not complete the file at {expected_bytes} bytes")
+
+
+async def take_over(  # noqa: PLR0913
+    path: str,
+    *,
+    previous_holder: str | None,
+    own_holder: str,
+    namenode: NameNode,
+    datanode_rpc: DataNodeRpc,
+    reader: BlockReader,
+    config: HdfsConfig,
+    bad_nodes: BadNodes,
+    is_sync: bool = False,
+) -> int:
+    """Close the file at `path` (absolute) that an older owner left open, and fence its writer for good (rules 1 to 3, 9 and 10). Returns its verified length in bytes; also if it is closed already.
+
+    `previous_holder`: the name it was written under; None or empty: lease recovery. `is_sync`: also put it on the disks of
+    all its DataNodes, even if it was closed already (an earlier try may have ended in between). Raises FileMissing,
+    CorruptFile, and StorageUnavailable: none of its DataNodes answers, or lease recovery takes longer than
+    `config.lease_recovery_max_s`, so call again.
+    """
+    closing = FileClosing(
+        path,
+        holder=previous_holder or own_holder,
+        own_holder=own_holder,
+        tools=ClosingTools(namenode, datanode_rpc, reader, config, bad_nodes),
+        is_sync=is_sync,
+    )
+    if not previous_holder:
+        return (await closing.recover("the name of its writer is not known")).length_bytes
+    return (await closing.close()).length_bytes

@@ -102,9 +102,12 @@ async def test_a_produce_walks_through_no_more_files_than_it_did() -> None:
     results = [decode_response(ApiKey.PRODUCE, VERSION, answer)[1].responses[0] for answer in answers]
     assert [result.partition_responses[0].error_code for result in results] == [ErrorCode.NONE] * 3
     assert [result.partition_responses[0].base_offset for result in results] == [0, 1, 2]
-    assert {"proxy/connection.py", "proxy/appender.py", "broker/batch_validation.py", "broker/partition_machine.py"} <= set(
-        walk.files
-    )
+    assert {
+        "proxy/connection.py",
+        "proxy/appender.py",
+        "broker/batch_validation.py",
+        "broker/partition_machine.py",
+    } <= set(walk.files)
     assert len(walk.files) <= FILES_MAX, list(walk.files)
     writer.close()
     await writer.wait_closed()
