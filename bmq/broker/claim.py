@@ -104,7 +104,7 @@ def owners_in(entries: Iterable[FileStatus]) -> set[str]:
     return {holder for entry in entries if (holder := parse_owner(entry.name)) is not None}
 
 
-async def seal_directories(
+async def fence_older_owners(
     store: SegmentStore, paths: PartitionPaths, epochs: tuple[int, ...], leftovers: tuple[int, ...]
 ) -> None:
     """Rename `epochs` from their open to their sealed names; delete the open form of `leftovers`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from bmq.broker.claim import OpenFile, claim_directory, find_open_files, open_files_in, seal_directories
+from bmq.broker.claim import OpenFile, claim_directory, find_open_files, open_files_in, fence_older_owners
 from bmq.broker.context import BrokerContext
 from bmq.broker.own_directory import OwnDirectory
 from bmq.broker.partition_events import (
@@ -55,7 +55,7 @@ class Start:
 
     async def seal(self, effect: SealDirectories) -> DirectoriesSealed:
         store, paths = self.context.store, self.paths
-        await seal_directories(store, paths, effect.epochs, effect.leftovers)
+        await fence_older_owners(store, paths, effect.epochs, effect.leftovers)
         older = self.listing.older_epochs(paths.leader_epoch)
         found = await find_open_files(
             store, paths, older, frozenset(effect.epochs), is_synced=self.durability is Durability.HSYNC

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from bmq.broker.claim import claim_directory, find_open_files, seal_directories
+from bmq.broker.claim import claim_directory, find_open_files, fence_older_owners
 from bmq.broker.own_directory import OwnDirectory
 from bmq.log.names import PartitionPaths
 from bmq.log.store import Durability, FencedWriter, SegmentStore, StorageUnavailable
@@ -135,7 +135,7 @@ async def test_a_directory_that_is_made_again_late_is_not_ours() -> None:
     await directory.verify_claim()
     next_paths = PartitionPaths(PATHS.partition, 6)
     await claim_directory(b, next_paths, "b")
-    await seal_directories(b, next_paths, (5,), ())
+    await fence_older_owners(b, next_paths, (5,), ())
     with pytest.raises(FencedWriter, match="is gone"):
         await directory.verify_claim()
     await given_up.carry_out()
@@ -178,8 +178,8 @@ async def test_what_sealing_gave_up_changes_nothing_when_it_is_carried_out_late(
     given_up = GivenUp(client, late)
     epochs, leftovers = ((2,), ()) if late == "rename" else ((), (2,))
     with pytest.raises(StorageUnavailable):
-        await seal_directories(client, PATHS, epochs, leftovers)
-    await seal_directories(client, PATHS, epochs, leftovers)
+        await fence_older_owners(client, PATHS, epochs, leftovers)
+    await fence_older_owners(client, PATHS, epochs, leftovers)
     assert set(store.files()) == {"topics/t/0/00000002/owner.x"}
     await client.make_directory("topics/t/0/00000002.open")
     await given_up.carry_out()
@@ -192,15 +192,15 @@ async def test_sealing_may_be_tried_again() -> None:
     store.put_file("topics/t/0/00000002.open/owner", b"x")
     store.put_file("topics/t/0/00000003.open/owner", b"late")
     store.put_file("topics/t/0/00000003/owner", b"x")
-    await seal_directories(client, PATHS, (2,), (3,))
+    await fence_older_owners(client, PATHS, (2,), (3,))
     assert set(store.files()) == {"topics/t/0/00000002/owner", "topics/t/0/00000003/owner"}
-    await seal_directories(client, PATHS, (2,), (3,))
+    await fence_older_owners(client, PATHS, (2,), (3,))
     store.put_file("topics/t/0/00000002.open/owner", b"late")
-    await seal_directories(client, PATHS, (2,), ())
+    await fence_older_owners(client, PATHS, (2,), ())
     assert store.files()["topics/t/0/00000002/owner"] == b"x"
     assert "topics/t/0/00000002.open/owner" not in store.files()
     with pytest.raises(FencedWriter):
-        await seal_directories(client, PATHS, (4,), ())
+        await fence_older_owners(client, PATHS, (4,), ())
 
 
 async def test_open_files_are_found_back_to_the_newest_manifest() -> None:
