@@ -18,11 +18,11 @@ from bmq.broker.half_checker import HalfChecker
 from bmq.broker.metrics import PartitionCounts
 from bmq.broker.opener import Opener, ThreadOpener, TurnRoom
 from bmq.broker.opening_room import Room
+from bmq.broker.overdue_pace import OverduePace
 from bmq.broker.search_pace import SearchPace
 from bmq.broker.segment_size import FIRST_BYTES
 from bmq.broker.start_queue import StartQueue
 from bmq.broker.tail_cache import TailCache
-from bmq.broker.timers.overdue_pace import OverduePace
 from bmq.log.clock import Clock
 from bmq.log.index_cache import INDEX_CACHE_BYTES_MAX, IndexCache
 from bmq.log.store import Durability, SegmentStore

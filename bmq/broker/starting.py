@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from bmq.broker.claim import OpenFile, claim_directory, find_open_files, open_files_in, fence_older_owners
+from bmq.broker.claim import OpenFile, claim_directory, fence_older_owners, find_open_files, open_files_in
 from bmq.broker.context import BrokerContext
 from bmq.broker.own_directory import OwnDirectory
 from bmq.broker.partition_events import (

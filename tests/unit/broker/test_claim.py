@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from bmq.broker.claim import claim_directory, find_open_files, fence_older_owners
+from bmq.broker.claim import claim_directory, fence_older_owners, find_open_files
 from bmq.broker.own_directory import OwnDirectory
 from bmq.log.names import PartitionPaths
 from bmq.log.store import Durability, FencedWriter, SegmentStore, StorageUnavailable

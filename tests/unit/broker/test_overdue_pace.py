@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bmq.broker.timers.overdue_pace import CAUGHT_UP_AFTER_S, PAUSE_MAX_S, OverduePace, share_of_time
+from bmq.broker.overdue_pace import CAUGHT_UP_AFTER_S, PAUSE_MAX_S, OverduePace, share_of_time
 from tests.unit.broker.world import virtual
 
 pytestmark = pytest.mark.unit
