@@ -22,7 +22,7 @@ from bmq.protocol.record_batch import (
     assemble_batch,
 )
 from bmq.records import batch_layout as layout
-from bmq.records import cleaning
+from bmq.records import key_compaction
 from bmq.records.batch_layout import Bodies
 
 CONTROL: Final = 1 << 5
@@ -86,7 +86,7 @@ def with_some(
         header = header._replace(attributes=header.attributes | DELETE_HORIZON)
     start, end = layout.body_place(bodies, number)
     out = bytearray(end - start + _VARINT_BYTES_MAX * header.record_count)
-    kept = cleaning.retain(bodies, number, keep, horizon_ms, out)
+    kept = key_compaction.retain(bodies, number, keep, horizon_ms, out)
     if kept.status:
         raise BadRecords(layout.REASONS[-kept.status])
     records = memoryview(out)[: kept.size_bytes]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bmq.protocol.compression import Buffer
-from bmq.records import cleaning
+from bmq.records import key_compaction
 from bmq.records.batch_layout import SLOT, Bodies, Chosen, KeyTable, Noted
 from bmq.records.fresh_memory import fresh_memory
 
@@ -41,7 +41,7 @@ class KeyMap:
 
         When the map is full, it knows nothing of the records from the `full_offset` on.
         """
-        return cleaning.note_keys(bodies, skipped, dirty_offset, self._table)
+        return key_compaction.note_keys(bodies, skipped, dirty_offset, self._table)
 
     def note_hashes(self, hashes: KeyHashes, end_offset: int) -> None:
         """Note the newest offsets of keys by their hashes, of the same seed, each key once.
@@ -49,7 +49,7 @@ class KeyMap:
         Keys whose newest offset lies before this pass are left out, and what lies behind `end_offset` counts as that.
         Raises ValueError: there is no room, or an offset is out of reach.
         """
-        noted = cleaning.note_hashes(self._table, hashes.first, hashes.second, hashes.offsets, end_offset)
+        noted = key_compaction.note_hashes(self._table, hashes.first, hashes.second, hashes.offsets, end_offset)
         count = memoryview(hashes.offsets).nbytes // 8
         if noted < count:
             what = "do not fit into" if self._table.count == self._table.count_max else "are out of reach of"
@@ -58,9 +58,9 @@ class KeyMap:
                 f"from offset {self._table.base_offset} on"
             )
 
-    def choose(self, bodies: Bodies, discarded: Buffer, noted_offset: int, now_ms: int) -> Chosen:
-        """Which records stay, as records.cleaning.choose says."""
-        return cleaning.choose(bodies, discarded, noted_offset, now_ms, self._table)
+    def choose_survivors(self, bodies: Bodies, discarded: Buffer, noted_offset: int, now_ms: int) -> Chosen:
+        """Which records stay, as records.key_compaction.choose_survivors says."""
+        return key_compaction.choose_survivors(bodies, discarded, noted_offset, now_ms, self._table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +87,9 @@ class HashedKeys:
 
     def note(self, bodies: Bodies, skipped: Buffer, dirty_offset: int) -> Noted:
         """As KeyMap.note; it is never full."""
-        status, number, first, second, offsets = cleaning.hash_keys(bodies, skipped, dirty_offset, self._seed)
+        status, number, first, second, offsets = key_compaction.hash_keys(bodies, skipped, dirty_offset, self._seed)
         self.taken.append(KeyHashes(memoryview(first), memoryview(second), memoryview(offsets)))
         return Noted(status, number, -1)
 
-    def choose(self, bodies: Bodies, discarded: Buffer, noted_offset: int, now_ms: int) -> Chosen:
+    def choose_survivors(self, bodies: Bodies, discarded: Buffer, noted_offset: int, now_ms: int) -> Chosen:
         raise RuntimeError("keys are noted here, and asked for elsewhere")

@@ -44,7 +44,7 @@ class Keys(Protocol):
 
     def note(self, bodies: Bodies, skipped: Buffer, dirty_offset: int) -> Noted: ...
 
-    def choose(self, bodies: Bodies, discarded: Buffer, noted_offset: int, now_ms: int) -> Chosen: ...
+    def choose_survivors(self, bodies: Bodies, discarded: Buffer, noted_offset: int, now_ms: int) -> Chosen: ...
 
 
 class Step(NamedTuple):
@@ -250,7 +250,9 @@ class LogCleaner:
             discards_it and (not header.is_control or self._is_over(header))
             for discards_it, header in zip(discards, opened.headers, strict=True)
         )
-        status, number, keep, kept = self.keys.choose(opened.bodies, discarded, self.noted_offset, self.now_ms)
+        status, number, keep, kept = self.keys.choose_survivors(
+            opened.bodies, discarded, self.noted_offset, self.now_ms
+        )
         if status:
             opened.damaged(number, status)
         self._write(opened, discards, keep, kept, end_offset, out)

@@ -5,7 +5,7 @@
 - `note_keys` notes the offsets of keys from `dirty_offset` on, in batches that are not `skipped`.
 - `hash_keys` gives their hashes in place of that, and `note_hashes` notes hashes: how many of them, fewer when one has no
   room or is out of reach. It leaves out offsets before the table's base; those behind `end_offset` count as that.
-- `choose` says which records stay: of batches that are `discarded` none, of other control batches all. Records below
+- `choose_survivors` says which records stay: of batches that are `discarded` none, of other control batches all. Records below
   `noted_offset` stay if the table has no newer one of their key, and if they have a value or their batch's delete horizon is
   not over at `now_ms`. Newer ones stay.
 - `retain` writes the records of body `number` that `keep` names into `out`, which has room for ten bytes a record more than
@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from bmq.records.native.library import kernel
 
 if TYPE_CHECKING or kernel().library is None:
-    from bmq.records.cleaning_twin import choose, hash_keys, note_hashes, note_keys, retain
+    from bmq.records.key_compaction_twin import choose_survivors, hash_keys, note_hashes, note_keys, retain
 else:
-    from bmq.records.cleaning_native import choose, hash_keys, note_hashes, note_keys, retain
+    from bmq.records.key_compaction_native import choose_survivors, hash_keys, note_hashes, note_keys, retain
 
-__all__ = ["choose", "hash_keys", "note_hashes", "note_keys", "retain"]
+__all__ = ["choose_survivors", "hash_keys", "note_hashes", "note_keys", "retain"]

@@ -37,7 +37,7 @@ def _map(table: KeyTable, pins: Pins) -> structures.KeyMap:
 
 
 def note_keys(bodies: Bodies, skipped: Buffer, dirty_offset: int, table: KeyTable) -> Noted:
-    """As cleaning.note_keys."""
+    """As key_compaction.note_keys."""
     with Pins() as pins:
         of_table, noting = _map(table, pins), structures.Noting()
         status = _note_keys(
@@ -52,7 +52,7 @@ def note_keys(bodies: Bodies, skipped: Buffer, dirty_offset: int, table: KeyTabl
 
 
 def hash_keys(bodies: Bodies, skipped: Buffer, dirty_offset: int, seed: bytes) -> Hashed:
-    """As cleaning.hash_keys."""
+    """As key_compaction.hash_keys."""
     rows = _rows(bodies)
     first, second, offsets = array("Q", bytes(8 * rows)), array("Q", bytes(8 * rows)), array("q", bytes(8 * rows))
     taken, number = _Int64(), _Int64()
@@ -73,7 +73,7 @@ def hash_keys(bodies: Bodies, skipped: Buffer, dirty_offset: int, seed: bytes) -
 
 
 def note_hashes(table: KeyTable, first: Buffer, second: Buffer, offsets: Buffer, end_offset: int) -> int:
-    """As cleaning.note_hashes."""
+    """As key_compaction.note_hashes."""
     with Pins() as pins:
         of_table = _map(table, pins)
         count = memoryview(offsets).nbytes // 8
@@ -89,8 +89,8 @@ def note_hashes(table: KeyTable, first: Buffer, second: Buffer, offsets: Buffer,
     return checked(noted)
 
 
-def choose(bodies: Bodies, discarded: Buffer, noted_offset: int, now_ms: int, table: KeyTable) -> Chosen:
-    """As cleaning.choose."""
+def choose_survivors(bodies: Bodies, discarded: Buffer, noted_offset: int, now_ms: int, table: KeyTable) -> Chosen:
+    """As key_compaction.choose_survivors."""
     keep, kept = bytearray(_rows(bodies)), bytearray(KEPT.size * bodies.batch_count)
     number = _Int64()
     with Pins() as pins:
@@ -109,7 +109,7 @@ def choose(bodies: Bodies, discarded: Buffer, noted_offset: int, now_ms: int, ta
 
 
 def retain(bodies: Bodies, number: int, keep: Buffer, base_timestamp_ms: int | None, out: bytearray) -> Retained:
-    """As cleaning.retain."""
+    """As key_compaction.retain."""
     written = structures.Retained(base_timestamp_ms=base_timestamp_ms or 0)
     with Pins() as pins:
         status = _retain(

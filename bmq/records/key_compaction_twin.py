@@ -113,7 +113,7 @@ def _keys(bodies: Bodies, number: int, body: Body, skipped: Buffer, dirty_offset
 
 
 def note_keys(bodies: Bodies, skipped: Buffer, dirty_offset: int, table: KeyTable) -> Noted:
-    """As cleaning.note_keys."""
+    """As key_compaction.note_keys."""
     for number, body in enumerate(bodies_of(bodies)):
         try:
             for offset, key in _keys(bodies, number, body, skipped, dirty_offset):
@@ -125,7 +125,7 @@ def note_keys(bodies: Bodies, skipped: Buffer, dirty_offset: int, table: KeyTabl
 
 
 def hash_keys(bodies: Bodies, skipped: Buffer, dirty_offset: int, seed: bytes) -> Hashed:
-    """As cleaning.hash_keys."""
+    """As key_compaction.hash_keys."""
     first, second, offsets = array("Q"), array("Q"), array("q")
     for number, body in enumerate(bodies_of(bodies)):
         try:
@@ -140,7 +140,7 @@ def hash_keys(bodies: Bodies, skipped: Buffer, dirty_offset: int, seed: bytes) -
 
 
 def note_hashes(table: KeyTable, first: Buffer, second: Buffer, offsets: Buffer, end_offset: int) -> int:
-    """As cleaning.note_hashes."""
+    """As key_compaction.note_hashes."""
     words = (memoryview(first).cast("B").cast("Q"), memoryview(second).cast("B").cast("Q"))
     count = 0
     for one, other, offset in zip(*words, memoryview(offsets).cast("B").cast("q"), strict=True):
@@ -150,8 +150,8 @@ def note_hashes(table: KeyTable, first: Buffer, second: Buffer, offsets: Buffer,
     return count
 
 
-def choose(bodies: Bodies, discarded: Buffer, noted_offset: int, now_ms: int, table: KeyTable) -> Chosen:
-    """As cleaning.choose."""
+def choose_survivors(bodies: Bodies, discarded: Buffer, noted_offset: int, now_ms: int, table: KeyTable) -> Chosen:
+    """As key_compaction.choose_survivors."""
     keep, kept = bytearray(), bytearray()
     for number, body in enumerate(bodies_of(bodies)):
         batch = body.batch
@@ -181,7 +181,7 @@ def choose(bodies: Bodies, discarded: Buffer, noted_offset: int, now_ms: int, ta
 
 
 def retain(bodies: Bodies, number: int, keep: Buffer, base_timestamp_ms: int | None, out: bytearray) -> Retained:
-    """As cleaning.retain."""
+    """As key_compaction.retain."""
     body = bodies_of(bodies)[number]
     batch, data = body.batch, bodies.data
     if len(keep) < batch[12]:

@@ -41,7 +41,7 @@ def opened(keys: Sequence[bytes | None], base_offset: int) -> Bodies:
 
 def newest(keys: KeyMap, bodies: Bodies, noted_offset: int = ALL) -> list[bool]:
     """Which records stay."""
-    chosen = keys.choose(bodies, b"\0", noted_offset, 0)
+    chosen = keys.choose_survivors(bodies, b"\0", noted_offset, 0)
     assert not chosen.status
     return [bool(one) for one in chosen.keep]
 

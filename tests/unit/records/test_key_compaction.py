@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bmq.records import cleaning_native as native
-from bmq.records import cleaning_twin as twin
+from bmq.records import key_compaction_native as native
+from bmq.records import key_compaction_twin as twin
 from bmq.records.batch_layout import BATCH, SLOT, Bodies, KeyTable
 from tests.unit.records.hostile_bodies import bodies
 
@@ -92,8 +92,8 @@ def test_the_same_records_are_chosen(found: Bodies, discarded: bytes, noted: int
     keys = table(base_offset=least)
     # What can be read of them is known, as of a log that is cleaned.
     twin.note_keys(found, bytes(8), least + known, keys)
-    ours = native.choose(found, discarded, least + noted, now_ms, keys)
-    theirs = twin.choose(found, discarded, least + noted, now_ms, keys)
+    ours = native.choose_survivors(found, discarded, least + noted, now_ms, keys)
+    theirs = twin.choose_survivors(found, discarded, least + noted, now_ms, keys)
     assert (ours.status, ours.number) == (theirs.status, theirs.number)
     assert ours.status or (ours.keep, ours.kept) == (theirs.keep, theirs.kept)
 
@@ -118,7 +118,7 @@ def test_the_same_bytes_are_retained(found: Bodies, keep: bytes, base_ms: int | 
 @pytest.mark.parametrize("kernel", [native, twin])
 def test_arguments_that_contradict_each_other_are_refused(kernel: object) -> None:
     data, entry = b"abc", BATCH.pack(0, 100, 0, 2, 0, 0, 5, 0, 0, -1, -1, -1, 2, 0, 0)
-    choose: Callable[..., object] = kernel.choose  # type: ignore[attr-defined]
+    choose: Callable[..., object] = kernel.choose_survivors  # type: ignore[attr-defined]
     retain: Callable[..., object] = kernel.retain  # type: ignore[attr-defined]
     for start, end in ((-1, 2), (2, 1), (0, 4)):
         outside = Bodies(data, entry, array("q", [start]), array("q", [end]), 1)
