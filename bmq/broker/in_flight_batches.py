@@ -53,7 +53,7 @@ class InFlightBatches:
         """Whether to open the next segment ahead of need: at the same share of a small segment as of a large one."""
         return self.segment_bytes >= limits.preopen_bytes * self.bytes_max(limits) // limits.segment_bytes
 
-    def take_until_full(self, limits: Limits) -> tuple[Batch, ...]:
+    def take_until_segment_is_full(self, limits: Limits) -> tuple[Batch, ...]:
         """Move what fits into the segment from waiting to written. An empty segment takes a batch of any size."""
         waiting = self.waiting
         room = self.bytes_max(limits) - self.segment_bytes

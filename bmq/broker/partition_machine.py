@@ -258,7 +258,7 @@ def _write(state: Writing, outstanding: int = 0) -> Step:
     own = len(log.append_ends)
     may_append = not own or max(own, outstanding) < limits.appends_outstanding_max
     if log.waiting and not state.is_roll_due and may_append:
-        batches = log.take_until_full(limits)
+        batches = log.take_until_segment_is_full(limits)
         if batches:
             effects.append(WriteBatches(state.segment, batches))
         if log.waiting:
@@ -458,7 +458,7 @@ def _drain(state: Writing) -> Step:
     log = state.log
     effects: list[Effect] = []
     if log.waiting and not state.is_roll_due:
-        batches = log.take_until_full(state.limits)
+        batches = log.take_until_segment_is_full(state.limits)
         if batches:
             effects.append(WriteBatches(state.segment, batches))
     if log.waiting:

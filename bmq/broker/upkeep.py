@@ -13,7 +13,7 @@ from bmq.broker.partition_states import AwaitingSegment, Mending, Writing
 from bmq.broker.replica_guard import ReplicaGuard
 from bmq.broker.segment_files import SegmentLifecycle
 from bmq.log.partition_log import Batch
-from bmq.log.segment_rolling import roll_due_ms
+from bmq.log.time_based_rolling import roll_due_ms
 
 REST_S_MAX: Final = 10.0  # the wall clock may be set, and a job's reservation expires
 

@@ -18,7 +18,7 @@ def sizes_taken(sizes: Sequence[int]) -> list[int]:
     log = InFlightBatches(0)
     for size in sizes:
         log.place(Batch(1, size))
-    return [taken.size_bytes for taken in log.take_until_full(Limits(segment_bytes=100, preopen_bytes=90))]
+    return [taken.size_bytes for taken in log.take_until_segment_is_full(Limits(segment_bytes=100, preopen_bytes=90))]
 
 
 def test_a_segment_rolls_by_size_but_takes_one_batch_of_any_size() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bmq.log.config import LogConfig
 from bmq.log.segment_index import IndexBuilder
-from bmq.log.segment_rolling import roll_base_after, roll_due_ms
+from bmq.log.time_based_rolling import roll_base_after, roll_due_ms
 from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.record_batch import BatchHeader
 
