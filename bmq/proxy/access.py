@@ -30,7 +30,7 @@ class Access:
         self._decider = decider
         self._acls = acls
         self._seen: Mapping[UUID, Acl] | None = None
-        self._granted: dict[tuple[str, str, Operation], set[str]] = {}
+        self._grants: dict[tuple[str, str, Operation], TopicGrants] = {}
         self._granted_count = 0
         self.is_on = decider is not None
 
@@ -85,29 +85,29 @@ class Access:
             _log_refusal(principal, host, operation, resource_type, name, request, count, verdict)
         return False
 
-    def granted_topics(self, principal: str, host: str, operation: Operation) -> set[str]:
-        """Topics that the client was allowed the operation with, while the ACLs are the same. `grant_topic` adds to them."""
-        self._current()
-        key = (principal, host, operation)
-        granted = self._granted.get(key)
-        if granted is None:
-            granted = self._granted[key] = set()
-            self._count_granted()
-        return granted
+    def topic_grants(self, context: RequestContext, operation: Operation, image: MetadataImage) -> TopicGrants:
+        """Topics that the client was allowed the operation with, while the ACLs are the same. One call is all that they cost a request.
 
-    def grant_topic(self, granted: set[str], name: str) -> None:
-        """Remember that the client was allowed the operation with this topic."""
-        granted.add(name)
-        self._count_granted()
+        `image`: the newest metadata, as the caller has it.
+        """
+        if image.acls is not self._seen:
+            self._current()
+        key = (context.principal, context.client_host, operation)
+        grants = self._grants.get(key)
+        if grants is None:
+            grants = self._grants[key] = TopicGrants(self, *key)
+            self.count_grant()
+        return grants
 
-    def _count_granted(self) -> None:
+    def count_grant(self) -> None:
+        """Count one more name that is remembered. Beyond the limit all are forgotten."""
         self._granted_count += 1
         if self._granted_count > DECISIONS_KEPT_MAX:
-            self._forget_granted()
+            self._forget_grants()
 
-    def _forget_granted(self) -> None:
-        # Requests under way keep the sets that they have.
-        self._granted = {}
+    def _forget_grants(self) -> None:
+        # Requests under way keep the grants that they have.
+        self._grants = {}
         self._granted_count = 0
 
     def _verdict(
@@ -165,7 +165,7 @@ class Access:
                 else:
                     decider.change(changes)
                 self._seen = acls
-                self._forget_granted()
+                self._forget_grants()
         return decider
 
 
@@ -193,47 +193,65 @@ def _log_denial(
     )
 
 
+class TopicGrants:
+    """Topics that one client was allowed one operation with: they are not checked again. Shared by all its requests.
+
+    `names`: of these topics. A request asks for others by TopicRights of its own (`asking`).
+    """
+
+    __slots__ = ("_access", "_host", "_operation", "_principal", "names")
+
+    def __init__(self, access: Access, principal: str, host: str, operation: Operation) -> None:
+        self._access = access
+        self._principal = principal
+        self._host = host
+        self._operation = operation
+        self.names: set[str] = set()
+
+    def ask(self, name: str, api_key: ApiKey) -> bool:
+        """Whether the client may perform the operation with this topic by the newest ACLs. Denials are logged."""
+        request = request_name(api_key)
+        if not self._access.allows_client(
+            self._principal, self._host, request, self._operation, ResourceType.TOPIC, name
+        ):
+            return False
+        self.names.add(name)
+        self._access.count_grant()
+        return True
+
+
 class TopicRights:
     """One operation of one request's client with topics; each topic is checked once.
 
-    `image`: the metadata by which topic ids have names. `granted`: topics that an earlier request of the client was allowed, so
-    that they are not checked again.
+    `names`: topics that an earlier request of the client was allowed.
     """
 
-    __slots__ = ("_access", "_api_key", "_context", "_image", "_operation", "_refused", "granted")
+    __slots__ = ("_api_key", "_grants", "_refused", "names")
 
-    def __init__(
-        self, access: Access, context: RequestContext, api_key: ApiKey, operation: Operation, image: MetadataImage
-    ) -> None:
-        self._access = access
-        self._context = context
+    def __init__(self, grants: TopicGrants, api_key: ApiKey) -> None:
+        self._grants = grants
         self._api_key = api_key
-        self._operation = operation
-        self._image = image
-        self._refused: set[str] | None = None
-        self.granted = access.granted_topics(context.principal, context.client_host, operation)
+        self._refused: set[str] = set()
+        self.names = grants.names
 
-    def allow(self, name: str | None, topic_id: UUID | None) -> bool:
-        """Whether the client may perform the operation with the topic of this name or id.
+    def allow(self, name: str | None) -> bool:
+        """Whether the client may perform the operation with the topic.
 
-        True for an id that no topic has: the request's handler refuses it as unknown.
+        None: no topic has the id that the request names. That is no denial: its handler refuses the id as unknown.
         """
-        if name is None:
-            topic = None if topic_id is None else self._image.topics_by_id.get(topic_id)
-            if topic is None:
-                return True
-            name = topic.name
-        if name in self.granted:
+        if name is None or name in self.names:
             return True
-        if self._refused is None:
-            self._refused = set()
-        elif name in self._refused:
+        if name in self._refused:
             return False
-        if self._access.allows(self._context, self._api_key, self._operation, ResourceType.TOPIC, name):
-            self._access.grant_topic(self.granted, name)
+        if self._grants.ask(name, self._api_key):
             return True
         self._refused.add(name)
         return False
+
+
+def asking(rights: TopicGrants | TopicRights, api_key: ApiKey) -> TopicRights:
+    """The rights by which one request asks for topics that its client's grants do not have."""
+    return TopicRights(rights, api_key) if isinstance(rights, TopicGrants) else rights
 
 
 OPEN: Final = Access(None, dict)

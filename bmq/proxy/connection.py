@@ -297,8 +297,8 @@ class Connection(asyncio.BufferedProtocol):
             or len(self._slots) + len(self._unplaced) >= limits.in_flight_requests_max
             or self._in_flight_bytes >= limits.in_flight_bytes_max
             or (
-                self._listener.is_full
-                and self._in_flight_bytes + self._unfinished_bytes >= limits.in_flight_reserved_bytes
+                self._in_flight_bytes + self._unfinished_bytes >= limits.in_flight_reserved_bytes
+                and self._listener.is_full
                 and not (self._unfinished_bytes and self._listener.may_overdraw(self))
             )
         )

@@ -10,7 +10,7 @@ A single proxy paces no client: its clients receive in one thread, which gets no
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from bmq.proxy.live_proxies import proxies_of
 
@@ -57,6 +57,13 @@ class ConsumerPace:
         self.due_s = max(now_s - CREDIT_S, self.due_s) + size_bytes / (self._rate * HEADROOM)
 
 
+class Metadata(Protocol):
+    """Where the newest image is."""
+
+    @property
+    def image(self) -> MetadataImage: ...
+
+
 class ConsumerPaces:
     """The paces of all connections of this process. A pace ends with its connection."""
 
@@ -66,10 +73,10 @@ class ConsumerPaces:
     def __len__(self) -> int:
         return len(self._paces)
 
-    def of(self, context: RequestContext, image: MetadataImage) -> ConsumerPace | None:
+    def of(self, context: RequestContext, metadata: Metadata) -> ConsumerPace | None:
         """The pace of this connection; None if it is not paced."""
         peer = context.peer
-        if peer is None or not _is_librdkafka(context) or len(proxies_of(image).by_id) < 2:
+        if peer is None or not _is_librdkafka(context) or len(proxies_of(metadata.image).by_id) < 2:
             return None
         pace = self._paces.get(peer)
         if pace is None:

@@ -22,7 +22,7 @@ from bmq.protocol.hot_fetch import FetchResult, encode_fetch_response
 from bmq.protocol.messages.fetch_request import FetchRequest
 from bmq.protocol.parts import Part
 from bmq.proxy.catch_up import CatchUpResult, bytes_behind, next_offset_of
-from bmq.proxy.fetch_reader import NOBODY, Reader, is_of_replica
+from bmq.proxy.fetch_reader import NOBODY, Reader, asking
 from bmq.proxy.fetch_refusal import failed_fetch, throttled_fetch
 from bmq.proxy.fetch_results import endpoints, error_result, known_aborted, response_topics, without_records
 from bmq.proxy.fetch_session import FetchScope, Interest
@@ -31,6 +31,7 @@ from bmq.proxy.pending_read import PendingRead
 from bmq.proxy.preferred_read_replica import NOWHERE, PreferredReadReplica
 
 if TYPE_CHECKING:
+    from bmq.metadata.image import MetadataImage
     from bmq.proxy.fetch_resources import FetchResources
     from bmq.proxy.reply import Reply
     from bmq.proxy.services import Services
@@ -98,7 +99,7 @@ class FetchJob:
         reader: Reader = NOBODY,
     ) -> None:
         config = shared.config
-        self._near, self._pace, self._rights, self._throttle, self._lane_filter = reader
+        self._near, self._pace, self._rights, self._throttle, self._lane_filter, self._is_replica = reader
         self._shared = shared
         self._services = services
         self._header = header
@@ -111,7 +112,6 @@ class FetchJob:
             self._max_bytes = min(self._max_bytes, self._throttle.fetch_bytes_max)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._read_committed = request.isolation_level == _READ_COMMITTED
-        self._is_replica = is_of_replica(request, header.api_version)
         self._is_done = self._is_scheduled = self._is_waiting = self._has_error = self._is_paced = False
         self._turn_s: float | None = None  # when this fetch may read far behind the end; requested once
         self._turn_bytes = 0  # bytes that it has read in that turn
@@ -178,21 +178,22 @@ class FetchJob:
         self._slice_bytes = self._shared.throttle.slice_bytes_max
         self._left_bytes = min(self._max_bytes, self._shared.budget.room_bytes)
         self._is_first = True
-        results = self._results
+        results, image = self._results, self._services.controller.image
+        is_committed, none_aborted = self._read_committed, self._none_aborted()
         for interest in self._scope.interests:
-            log = self._log_of(interest)
+            log = self._log_of(interest, image)
             if log is None:
                 continue
             high_watermark = log.high_watermark
             stable_offset = log.last_stable_offset
             start_offset = log.log_start_offset
-            bound_offset = self._bound_of(log)
+            bound_offset = stable_offset if is_committed else high_watermark
             offset = interest.fetch_offset
             if self._near is not None and self._send_to_rack(self._near, interest, log):
                 continue
             self._logs.append(log)
             views: Sequence[Part] = ()
-            aborted = self._none_aborted()
+            aborted = none_aborted
             if not start_offset <= offset < bound_offset:
                 if not start_offset <= offset <= log.log_end_offset:
                     self._pending.append(PendingRead(len(results), interest, log, None, 0, bound_offset))
@@ -300,20 +301,18 @@ class FetchJob:
             return False
         return slice_bytes > 0
 
-    def _log_of(self, interest: Interest) -> PartitionLog | None:
+    def _log_of(self, interest: Interest, image: MetadataImage) -> PartitionLog | None:
         """The partition's log; None if it is in error or not ready, and its result is in `_results`."""
-        image = self._services.controller.image
-        rights = self._rights
-        if (
-            rights is not None
-            and interest.name not in rights.granted
-            and not rights.allow(interest.name, interest.topic_id)
-        ):
-            return self._refuse(interest, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        code = ErrorCode.NONE
         if interest.seen_image is not image:
             code = interest.find_partition(image, is_by_id=self._header.api_version >= _TOPIC_IDS_FROM)
-            if code:
-                return self._refuse(interest, code)
+        rights = self._rights
+        if rights is not None and interest.topic_name not in rights.names:
+            rights = self._rights = asking(rights)
+            if not rights.allow(interest.topic_name):
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED  # whether there is such a partition is not told
+        if code:
+            return self._refuse(interest, code)
         if self._is_replica:
             # Kafka's answer to a follower that is not a replica of the partition; bmq has no followers.
             return self._refuse(interest, ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Set
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
-from uuid import UUID
 
-from bmq.metadata.image import MetadataImage
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages.fetch_request import FetchRequest
 from bmq.protocol.request_context import RequestContext
-from bmq.proxy.access import Access, TopicRights
+from bmq.proxy.access import Access, TopicGrants, TopicRights
 from bmq.proxy.preferred_read_replica import PreferredReadReplica
 from bmq.security.acls import Operation, ResourceType
 
@@ -26,35 +24,40 @@ _REPLICA_STATE_FROM: Final = 15
 
 
 class Rights(Protocol):
-    """Which topics a fetch may read. `granted`: names of topics that are known to be allowed."""
+    """Which topics a fetch may read. `names`: topics that are known to be allowed."""
 
     @property
-    def granted(self) -> Set[str]: ...
+    def names(self) -> Set[str]: ...
 
-    def allow(self, name: str | None, topic_id: UUID | None) -> bool: ...
+    def allow(self, name: str | None, /) -> bool:
+        """Whether it may read this topic; None: the topic has an id that nobody knows."""
 
 
 class ReplicaRights:
     """The rights of a fetch with a replica's id: by the right over the cluster it may read all topics or none (KafkaApis)."""
 
-    granted: Set[str] = frozenset()
+    names: Set[str] = frozenset()
 
     def __init__(self, access: Access, context: RequestContext) -> None:
         self._is_allowed = access.allows(context, ApiKey.FETCH, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
 
-    def allow(self, name: str | None, topic_id: UUID | None) -> bool:
+    def allow(self, name: str | None) -> bool:
         """Implements Rights.allow."""
         return self._is_allowed
 
 
 class Reader(NamedTuple):
-    """The client of a fetch. `rights` None: it may read all topics. `lane_filter` None: it sees all records."""
+    """The client of a fetch. `rights` None: it may read all topics. `lane_filter` None: it sees all records.
+
+    `is_replica`: the fetch has a replica's id.
+    """
 
     near: PreferredReadReplica | None = None
     pace: ConsumerPace | None = None
-    rights: Rights | None = None
+    rights: Rights | TopicGrants | None = None
     throttle: Throttle | None = None
     lane_filter: LaneFetchFilter | None = None
+    is_replica: bool = False
 
 
 NOBODY: Final = Reader()
@@ -66,10 +69,6 @@ def is_of_replica(request: FetchRequest, version: int) -> bool:
     return replica_id not in (_CONSUMER_ID, _DEBUGGING_ID)
 
 
-def rights_of(access: Access, context: RequestContext, request: FetchRequest, image: MetadataImage) -> Rights | None:
-    """The rights of this fetch's client; None without an authorizer."""
-    if not access.is_on:
-        return None
-    if is_of_replica(request, context.api_version):
-        return ReplicaRights(access, context)
-    return TopicRights(access, context, ApiKey.FETCH, Operation.READ, image)
+def asking(rights: Rights | TopicGrants) -> Rights:
+    """The rights by which one fetch asks for topics that its client's grants do not have."""
+    return TopicRights(rights, ApiKey.FETCH) if isinstance(rights, TopicGrants) else rights

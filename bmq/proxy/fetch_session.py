@@ -51,6 +51,7 @@ class Interest:
         "sent_stable_offset",
         "sent_start_offset",
         "topic_id",
+        "topic_name",
         "topic_partition",
         "view",
     )
@@ -59,7 +60,9 @@ class Interest:
         self.name = name
         self.topic_id = topic_id
         self.partition = partition
-        # Set by find_partition, by this metadata image. For a view it is the partition of its base.
+        # Set by find_partition, by this metadata image. The topic's name is None while nobody knows its id.
+        self.topic_name = name
+        # For a view it is the partition of its base.
         self.topic_partition: TopicPartition | None = None
         self.view: TopicImage | None = None
         self.passed: EmptyRun | None = None  # offsets in which a view was found to have no records
@@ -74,9 +77,11 @@ class Interest:
 
     def find_partition(self, image: MetadataImage, *, is_by_id: bool) -> ErrorCode:
         """Set `topic_partition` by this image. Returns the error for the client if the image has no such partition."""
-        topic = (
-            image.topics.get(self.name) if self.name is not None else image.topics_by_id.get(self.topic_id)  # type: ignore[arg-type]
-        )
+        if self.name is not None:
+            topic = image.topics.get(self.name)
+        else:
+            topic = image.topics_by_id.get(self.topic_id)  # type: ignore[arg-type]
+            self.topic_name = None if topic is None else topic.name
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_ID if is_by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if not 0 <= self.partition < len(topic.partitions):

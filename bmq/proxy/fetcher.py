@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from bmq.aio.loop_turns import run_in_turns
-from bmq.log.lanes.names import LaneRefused
+from bmq.log.lanes.names import MARK, LaneRefused
 from bmq.log.latency import LatencyHistogram
 from bmq.log.store import SegmentStore
 from bmq.protocol.apis import ApiKey
@@ -22,17 +22,19 @@ from bmq.protocol.codec import RequestHeader, decode_request, decode_request_in_
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import MalformedMessage, TooManyElements
 from bmq.protocol.hot_fetch import encode_fetch_response
+from bmq.proxy.access import TopicGrants
 from bmq.proxy.batch_opener import RunAside
 from bmq.proxy.catch_up_throttle import ADJUST_INTERVAL_S
 from bmq.proxy.consumer_pace import ConsumerPaces
 from bmq.proxy.fetch_job import FetchJob
 from bmq.proxy.fetch_metrics import FetchCollector
-from bmq.proxy.fetch_reader import Reader, rights_of
+from bmq.proxy.fetch_reader import Reader, ReplicaRights, Rights, is_of_replica
 from bmq.proxy.fetch_refusal import ISOLATION_LEVELS, refused_fetch, throttled_fetch
 from bmq.proxy.fetch_resources import FetchResources
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.lanes.lane_fetch_filter import lane_filter_of
 from bmq.proxy.preferred_read_replica import PreferredReadReplicas
+from bmq.security.acls import Operation
 
 if TYPE_CHECKING:
     from bmq.protocol.request_context import RequestContext
@@ -108,24 +110,30 @@ class Fetcher:
             services.stats.note_error(ApiKey.FETCH, ErrorCode.UNKNOWN_SERVER_ERROR)
             reply(refused_fetch(header, request, ErrorCode.UNKNOWN_SERVER_ERROR))
             return
-        try:
-            lane_filter = lane_filter_of(context, services, self.shared.opener, self.shared.filtered)
-        except LaneRefused as error:
-            _log.warning("fetch_refused", client_id=context.client_id, reason=str(error))
-            services.stats.note_error(ApiKey.FETCH, ErrorCode.INVALID_REQUEST)
-            reply(refused_fetch(header, request, ErrorCode.INVALID_REQUEST))
-            return
+        lane_filter = None
+        if context.client_id is not None and context.client_id.startswith(MARK):
+            try:
+                lane_filter = lane_filter_of(context, services, self.shared.opener, self.shared.filtered)
+            except LaneRefused as error:
+                _log.warning("fetch_refused", client_id=context.client_id, reason=str(error))
+                services.stats.note_error(ApiKey.FETCH, ErrorCode.INVALID_REQUEST)
+                reply(refused_fetch(header, request, ErrorCode.INVALID_REQUEST))
+                return
         scope = self.shared.sessions.resolve(request, header.api_version, int(self._loop.time() * 1000))
         throttle = context.throttle
         if throttle is not None and not scope.error_code and (wait_ms := throttle.fetch_wait_ms()):
             reply(throttled_fetch(header, self.shared.sessions.throttled(scope), wait_ms))
             return
         near = self._preferred_read_replicas.reader(request.rack_id, context, services) if request.rack_id else None
-        pace = self.paces.of(context, services.controller.image)
-        rights = rights_of(services.access, context, request, services.controller.image)
-        job = FetchJob(
-            self.shared, services, header, request, scope, reply, Reader(near, pace, rights, throttle, lane_filter)
-        )
+        is_replica, access = is_of_replica(request, header.api_version), services.access
+        rights: Rights | TopicGrants | None = None
+        if access.is_on and is_replica:
+            rights = ReplicaRights(access, context)
+        elif access.is_on:
+            rights = access.topic_grants(context, Operation.READ, services.controller.image)
+        pace = self.paces.of(context, services.controller)
+        reader = Reader(near, pace, rights, throttle, lane_filter, is_replica)
+        job = FetchJob(self.shared, services, header, request, scope, reply, reader)
         if pace is not None and pace.due_s > self._loop.time():
             self.shared.deadlines.add(job.run, pace.due_s)
         else:

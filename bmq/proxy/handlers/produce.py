@@ -10,7 +10,7 @@ from typing import Final
 from bmq.log.partition_log import AppendResult, ProducedBatch, TopicPartition
 from bmq.log.refused_sequences import BEHIND_A_REFUSED_ONE
 from bmq.log.transactions import TransactionClaim, claim_of_produce
-from bmq.metadata.image import INTERNAL_TOPICS, MetadataImage, TopicImage
+from bmq.metadata.image import INTERNAL_TOPICS, MetadataImage, TopicImage, ViewImage
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader
 from bmq.protocol.error_codes import OTHER_LEADER, ErrorCode
@@ -32,7 +32,7 @@ from bmq.protocol.record_batch import (
     transactional_producer_of,
 )
 from bmq.protocol.request_context import RequestContext, Throttle
-from bmq.proxy.access import Access, TopicRights
+from bmq.proxy.access import Access, TopicGrants, TopicRights, asking
 from bmq.proxy.dispatch import handles_hot
 from bmq.proxy.duplicate_partitions import without_duplicates
 from bmq.proxy.lanes.stamping import lane_for, stamp
@@ -62,39 +62,36 @@ _TIMED_OUT: Final = AppendResult(
     ErrorCode.REQUEST_TIMED_OUT, message="the records were not durable within the request's timeout"
 )
 
+_Rights = TopicGrants | TopicRights | None
+
 
 @handles_hot(ApiKey.PRODUCE)
 def produce(frame: bytearray, header: RequestHeader, context: RequestContext, services: Services, reply: Reply) -> None:
     """Answer a Produce. Source: ProduceRequest.json; KIP-98 (idempotence), KIP-516 (topic ids), KIP-951 (leaders), KIP-890."""
     request = parse_produce(frame, header.body_position, header.api_version)
-    topics = without_duplicates(request.topics)
-    if topics is not request.topics:
+    if (topics := without_duplicates(request.topics)) is not request.topics:
         request = request._replace(topics=topics)
-    refusal = _refusal(request)
+    refusal, access = _refusal(request), services.access
     claim = None
     if request.transactional_id is not None:
         claim = _claim_of(request.transactional_id, request, header.api_version, services)
+        is_denied = access.is_on and not _may_be_transactional(request, request.transactional_id, context, access)
+        refusal = _ID_NOT_ALLOWED if is_denied else refusal
     pending = _PendingProduce(header, request, claim, services, reply, context.throttle)
-    image = services.controller.image
+    image, unknown = services.controller.image, services.refused_unknown
     is_before_zstd = header.api_version < _ZSTD_FROM
-    unknown = services.refused_unknown
     # A produce forwarded by another node was checked there.
     is_between_nodes = services.is_between_nodes
-    rights = None
-    if services.access.is_on:
-        rights = TopicRights(services.access, context, ApiKey.PRODUCE, Operation.WRITE, image)
-        if not _may_be_transactional(request, context, services.access):
-            refusal = _ID_NOT_ALLOWED
+    rights: _Rights = access.topic_grants(context, Operation.WRITE, image) if access.is_on else None
     may_write_internal = is_between_nodes or context.client_id == _ADMIN_CLIENT_ID
     index = -1
     for produced in request.topics:
         topic, code = _topic_of(produced, image, may_write_internal)
-        name = produced.name if topic is None else topic.name
-        is_denied = rights is not None and name not in rights.granted and not rights.allow(name, produced.topic_id)
-        topic_refusal = refusal if refusal is not None else _refusal_of_topic(topic, is_denied)
-        has_rules = topic is not None and topic.log_config.lane_producers and not is_between_nodes
-        lane = lane_for(topic, context) if has_rules else None
-        append = _append_of(topic, context, services)
+        topic_refusal, lane, append = _rules_of(topic, refusal, context, services)
+        if rights is not None and (produced.name if topic is None else topic.name) not in rights.names:
+            rights = asking(rights, ApiKey.PRODUCE)
+            if not rights.allow(_name_of(produced, image)):
+                topic_refusal = refusal or _NOT_ALLOWED
         for partition, records in produced.partitions:
             index += 1
             if topic_refusal is not None:
@@ -133,38 +130,45 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
     pending.all_begun()
 
 
-def _append_of(
-    topic: TopicImage | None, context: RequestContext, services: Services
-) -> Callable[[ProducedBatch], None]:
-    """What takes the topic's batches: its partitions' owners, or who takes answers to checks of transactions."""
+def _rules_of(
+    topic: TopicImage | None, refusal: AppendResult | None, context: RequestContext, services: Services
+) -> tuple[AppendResult | None, str | None, Callable[[ProducedBatch], None]]:
+    """(why the topic takes no batch, the lane that its batches get, what takes them). `refusal`: that of the whole request."""
+    append: Callable[[ProducedBatch], None] = services.appender.append
+    lane: str | None = None
+    if topic is not None:
+        config = topic.log_config
+        if topic.view is not None and refusal is None:
+            refusal = _refusal_of_view(topic, topic.view)
+        if config.lane_producers and not services.is_between_nodes:
+            lane = lane_for(topic, context)
+        if config.takes_answers:
+            append = _append_of_answers(context, services)
+    return refusal, lane, append
+
+
+def _append_of_answers(context: RequestContext, services: Services) -> Callable[[ProducedBatch], None]:
+    """What takes batches of answers to checks of transactions."""
     answers = services.answers
-    if topic is None or not topic.log_config.takes_answers:
-        return services.appender.append
     if answers is None:  # on the listener between nodes: the client's node did not know yet that answers are taken
         return lambda batch: batch.complete(_ANSWERS_NOT_TAKEN)
     return lambda batch: answers.take(batch, context, services.access)
 
 
-def _refusal_of_topic(topic: TopicImage | None, is_denied: bool) -> AppendResult | None:
-    if is_denied:
-        return _NOT_ALLOWED
-    if topic is None or topic.view is None:
-        return None
-    why = f"{topic.name} is a view of {topic.view.base_name}, and cannot be written"
+def _refusal_of_view(topic: TopicImage, view: ViewImage) -> AppendResult:
+    why = f"{topic.name} is a view of {view.base_name}, and cannot be written"
     return AppendResult(ErrorCode.POLICY_VIOLATION, message=why)
 
 
-def _may_be_transactional(request: Produce, context: RequestContext, access: Access) -> bool:
-    """Whether the client may use its transactional id; True for a request without one."""
-    if request.transactional_id is None:
-        return True  # transactional records without an id are refused elsewhere
+def _may_be_transactional(request: Produce, transactional_id: str, context: RequestContext, access: Access) -> bool:
+    """Whether the client may use its transactional id. (Transactional records without an id are refused elsewhere.)"""
     is_transactional = any(
         records and transactional_producer_of(records) is not None
         for topic in request.topics
         for _, records in topic.partitions
     )
     return not is_transactional or access.allows(
-        context, ApiKey.PRODUCE, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
+        context, ApiKey.PRODUCE, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
     )
 
 
@@ -213,6 +217,14 @@ def _topic_of(
     if topic is not None and topic.name in INTERNAL_TOPICS and not may_write_internal:
         return None, ErrorCode.INVALID_TOPIC_EXCEPTION
     return topic, code
+
+
+def _name_of(produced: ProducedTopic, image: MetadataImage) -> str | None:
+    """The topic's name, also of one that `_topic_of` hides; None if no topic has the id."""
+    if produced.name is not None:
+        return produced.name
+    topic = None if produced.topic_id is None else image.topics_by_id.get(produced.topic_id)
+    return None if topic is None else topic.name
 
 
 class _PendingProduce:

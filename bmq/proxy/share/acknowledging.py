@@ -104,7 +104,7 @@ async def _checked(
         batches, asked.version, is_renew_ack=asked.is_renew_ack, is_renew_enabled=asked.terms.is_renew_enabled
     )
     checked = await run_in_turns(checking, asked.turns)
-    if asked.rights is not None and not asked.rights.allow(topic.name, None):
+    if asked.rights is not None and not asked.rights.allow(topic.name):
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if topic.partition(topic_partition.partition) is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -265,7 +265,7 @@ class _Fetch:
         topic = image.topics_by_id.get(topic_partition.topic_id)
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
-        if self._rights is not None and not self._rights.allow(topic.name, None):
+        if self._rights is not None and not self._rights.allow(topic.name):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if topic.partition(topic_partition.partition) is None or topic.view is not None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # share groups do not read views
@@ -327,7 +327,7 @@ def _check_member(api_key: ApiKey, request: Any, context: RequestContext, servic
 def _rights(api_key: ApiKey, context: RequestContext, services: Services) -> TopicRights | None:
     if not services.access.is_on:
         return None
-    return TopicRights(services.access, context, api_key, Operation.READ, services.controller.image)
+    return TopicRights(services.access.topic_grants(context, Operation.READ, services.controller.image), api_key)
 
 
 async def _named_in(

@@ -14,17 +14,15 @@ from bmq.metadata.image import MetadataImage
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy import access as access_module
-from bmq.proxy.access import Access, TopicRights
+from bmq.proxy.access import Access, TopicGrants, TopicRights
 from bmq.security.acls import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
 from bmq.security.authorizer import Decider
-from tests.unit.proxy.harness import TOPIC_ID, image_of, topic_image
 
 pytestmark = pytest.mark.unit
 
 ALICE = RequestContext(3, "c", "10.0.0.1", principal="User:alice")
 BOB = RequestContext(3, "c", "10.0.0.1", principal="User:bob")
 ALLOW = Permission.ALLOW
-IMAGE = image_of(topic_image("t", TOPIC_ID, 1))
 
 
 def acl(name: str = "t", principal: str = "User:alice", operation: Operation = Operation.READ) -> Acl:
@@ -60,41 +58,77 @@ class Held:
         self.ids.append(UUID(int=len(self.ids) + 1))
         self.journal.put(self.ids[-1], one)
 
-    def rights(self, context: RequestContext = ALICE, image: MetadataImage = IMAGE) -> TopicRights:
-        return TopicRights(self.access, context, ApiKey.FETCH, Operation.READ, image)
+    def image(self) -> MetadataImage:
+        return MetadataImage(acls=self.journal.snapshot())
+
+    def grants(self, context: RequestContext = ALICE, operation: Operation = Operation.READ) -> TopicGrants:
+        return self.access.topic_grants(context, operation, self.image())
+
+    def rights(self, context: RequestContext = ALICE) -> TopicRights:
+        return TopicRights(self.grants(context), ApiKey.FETCH)
 
 
 def test_a_grant_is_remembered_for_the_client_and_the_operation_alone() -> None:
     held = Held(acl())
-    assert held.rights().allow("t", None) and held.rights().allow(None, TOPIC_ID)
-    assert "t" in held.rights().granted
-    assert not held.rights(BOB).granted
-    assert not held.access.granted_topics("User:alice", "10.0.0.2", Operation.READ)
-    assert not held.access.granted_topics("User:alice", "10.0.0.1", Operation.WRITE)
-    assert not held.rights(BOB).allow("t", None)
-    assert not held.rights().allow("other", None)
-    assert held.rights().granted == {"t"}
+    assert held.rights().allow("t")
+    assert held.grants().names == {"t"}
+    assert not held.grants(BOB).names
+    assert not held.grants(RequestContext(3, "c", "10.0.0.2", principal="User:alice")).names
+    assert not held.grants(operation=Operation.WRITE).names
+    assert not held.rights(BOB).allow("t")
+    assert not held.rights().allow("other")
+    assert held.rights().names == {"t"}
+
+
+def test_an_image_from_before_a_change_brings_no_grant_back() -> None:
+    held = Held(acl())
+    before = held.image()
+    assert held.rights().allow("t")
+    held.journal.remove(held.ids[0])
+    assert not held.rights().allow("t")
+    assert not held.access.topic_grants(ALICE, Operation.READ, before).names
+    assert not TopicRights(held.access.topic_grants(ALICE, Operation.READ, before), ApiKey.FETCH).allow("t")
+
+
+def test_the_grants_of_a_client_are_one_object_until_an_acl_changes() -> None:
+    held = Held(acl())
+    grants = held.grants()
+    assert held.grants() is grants is not held.grants(BOB)
+    held.add(acl("u", "User:bob"))
+    assert held.grants() is not grants and not held.grants().names
+
+
+def test_a_request_under_way_keeps_what_it_was_granted() -> None:
+    held = Held(acl(), acl("u"))
+    rights = held.rights()
+    assert rights.allow("t")
+    for number in (0, 1):
+        held.journal.remove(held.ids[number])
+    assert not held.rights().allow("t")
+    assert rights.allow("t")  # it was let in before
+    assert not rights.allow("u")  # and is refused what it asks for now
+    assert not held.grants().names
 
 
 def test_a_grant_ends_with_its_acl() -> None:
     held = Held(acl(), acl("u"))
-    assert held.rights().allow("t", None)
+    assert held.rights().allow("t")
     held.journal.remove(held.ids[0])
-    assert "t" not in held.rights().granted and not held.rights().allow("t", None)
+    assert "t" not in held.rights().names and not held.rights().allow("t")
     held.add(acl())
-    assert held.rights().allow("t", None)
+    assert held.rights().allow("t")
 
 
 def test_what_a_request_was_refused_it_asks_once() -> None:
     held = Held(acl("u"))
     rights = held.rights()
-    assert not rights.allow("t", None)
+    assert not rights.allow("t")
     held.add(acl())
-    assert not rights.allow("t", None) and held.rights().allow("t", None)
+    assert not rights.allow("t") and held.rights().allow("t")
 
 
 def test_an_unknown_id_is_no_refusal() -> None:
-    assert Held().rights().allow(None, UUID(int=99))
+    assert Held().rights().allow(None)
 
 
 def test_no_name_writes_lines_of_its_own_into_the_audit() -> None:
@@ -131,18 +165,18 @@ def test_grants_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access_module, "DECISIONS_KEPT_MAX", 10)
     held = Held(acl("*"))
     for number in range(100):
-        assert held.rights(RequestContext(3, "c", f"10.0.0.{number}", principal="User:alice")).allow("t", None)
-        assert sum(map(len, held.access._granted.values())) + len(held.access._granted) <= 10
+        assert held.rights(RequestContext(3, "c", f"10.0.0.{number}", principal="User:alice")).allow("t")
+        assert sum(map(len, (one.names for one in held.access._grants.values()))) + len(held.access._grants) <= 10
 
 
 def test_a_change_among_many_acls_looks_at_itself_alone() -> None:
     held = Held(*(acl(f"topic-{number}") for number in range(5_000)))
-    assert not held.rights().allow("t", None)
+    assert not held.rights().allow("t")
     held.decider.looked_at = 0
     held.add(acl())
-    assert held.rights().allow("t", None)
+    assert held.rights().allow("t")
     held.journal.remove(held.ids[-1])
-    assert not held.rights().allow("t", None)
+    assert not held.rights().allow("t")
     assert held.decider.looked_at == 1
 
 
@@ -159,7 +193,7 @@ async def test_many_acls_are_taken_in_turns_before_the_first_request() -> None:
     await held.access.prepare(Counted())
     assert turns >= 10
     held.decider.looked_at = 0
-    assert held.rights().allow("topic-7", None)
+    assert held.rights().allow("topic-7")
     assert held.decider.looked_at == 0
     await held.access.prepare(Counted())
     assert held.decider.looked_at == 0
@@ -170,9 +204,9 @@ async def test_a_request_that_comes_meanwhile_is_decided_by_all_of_them() -> Non
 
     class Asking:
         async def next(self) -> None:
-            assert held.rights().allow("topic-4999", None)
+            assert held.rights().allow("topic-4999")
 
     await held.access.prepare(Asking())
     held.add(acl())
-    assert held.rights().allow("t", None)
+    assert held.rights().allow("t")
     assert len(held.decider) == 5_001

@@ -35,7 +35,7 @@ from bmq.protocol.refusals import refused
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.access import Access
 from bmq.proxy.authorization.rules import authorized
-from bmq.proxy.fetch_reader import ReplicaRights, rights_of
+from bmq.proxy.fetch_reader import ReplicaRights, is_of_replica
 from bmq.security.acls import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
 from bmq.security.authorizer import Decider
 from tests.unit.proxy.harness import image_of, topic_image
@@ -197,10 +197,10 @@ def test_who_fetches_as_a_replica_needs_the_cluster_and_no_topic(version: int, r
     request = FetchRequest(replica_id=5 if version < 15 else -1)
     if version >= 15:
         request.replica_state = replace(request.replica_state, replica_id=5)
-    rights = rights_of(access_of(right), context_of(version), request, IMAGE)
-    assert isinstance(rights, ReplicaRights)
-    assert TOPIC not in rights.granted
-    assert rights.allow(TOPIC, TOPIC_ID) is is_allowed
+    assert is_of_replica(request, version)
+    rights = ReplicaRights(access_of(right), context_of(version))
+    assert TOPIC not in rights.names
+    assert rights.allow(TOPIC) is is_allowed
 
 
 def test_beside_a_denied_topic_a_transactions_other_partitions_are_told_what_is_wrong_with_them() -> None:

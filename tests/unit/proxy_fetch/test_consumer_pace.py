@@ -120,7 +120,7 @@ class Paced:
     @property
     def pace(self) -> ConsumerPace:
         """Of its connection."""
-        found = self.cluster.fetcher.paces.of(self.context, self.cluster.controller.image)
+        found = self.cluster.fetcher.paces.of(self.context, self.cluster.controller)
         assert found is not None
         return found
 
