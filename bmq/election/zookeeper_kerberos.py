@@ -47,6 +47,7 @@ class ZooKeeperKerberos:
         self._wait = wait
         self._initiator: GssInitiator | None = None
         self._first = b""
+        self._server_principal = ""
 
     @property
     def is_complete(self) -> bool:
@@ -62,6 +63,7 @@ class ZooKeeperKerberos:
                 f"{self._principal} needs the server's host name: name it in zookeeper instead of the address {host}, or"
                 " set zookeeper_security.server_principal"
             ) from None
+        self._server_principal = principal
         initiator = GssInitiator(self._login, principal, f"ZooKeeper at {host}", authentication_alone)
         self._first = self._await(initiator, b"")
         self._initiator = initiator
@@ -80,7 +82,8 @@ class ZooKeeperKerberos:
             raise
 
     def _await(self, initiator: GssInitiator, challenge: bytes) -> bytes:
-        work = in_kerberos_thread(lambda: initiator.step(challenge))
+        service = ZOOKEEPER_LOGIN.service
+        work = in_kerberos_thread(service, self._server_principal, lambda: initiator.step(challenge))
         try:
             return self._wait(work)
         finally:

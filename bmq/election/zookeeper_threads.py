@@ -18,7 +18,6 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 
 from bmq.election.election import ElectionError
 from bmq.security.kerberos.faults import KerberosFault
-from bmq.security.kerberos.library import KDC_ANSWER_MAX_S
 
 if TYPE_CHECKING:
     from bmq.election.zookeeper_kerberos import ZooKeeperKerberos
@@ -33,10 +32,10 @@ class ZooKeeperThreads(SequentialThreadingHandler):  # type: ignore[misc]
 
     Apart from name servers and short sleeps, kazoo's connection thread waits only in `select`, `create_connection` and
     `wait`.
-    `connect_wait_s`: time for one server to accept a connection, and again to give a session, so that all servers are
-    tried before the session expires. `trouble`: why the last try failed. `tls`: makes the context of a connection; None:
-    without TLS. `kerberos`: begins the login of a connection before it is opened; None: not by Kerberos. `login_advice`:
-    what to look at if a server refuses a login; empty: there is none.
+    `connect_wait_s`: time for a KDC to give a ticket for one server, again for that one to accept a connection, and again to
+    give a session, so that all servers are tried before the session expires. `trouble`: why the last try failed. `tls`:
+    makes the context of a connection; None: without TLS. `kerberos`: begins the login of a connection before it is opened;
+    None: not by Kerberos. `login_advice`: what to look at if a server refuses a login; empty: there is none.
     """
 
     def __init__(
@@ -79,12 +78,16 @@ class ZooKeeperThreads(SequentialThreadingHandler):  # type: ignore[misc]
         return readable, writable, rest
 
     def wait(self, work: Future[T]) -> T:
-        """The result of what Kerberos does in its thread; it may have to ask the KDC. Raises what that raises, and OSError."""
+        """The result of what Kerberos does in its thread; it may have to ask the KDC. Raises what that raises, and OSError.
+
+        While a KDC is slow the next server is tried, for which a ticket may be at hand. The answer is not lost: the next try at
+        this server finds the ticket.
+        """
         done, finished = socket.socketpair()
         with done, finished:
             work.add_done_callback(lambda _: _tell(finished))
-            if not self._selected([done], [], [], KDC_ANSWER_MAX_S)[0]:
-                raise TimeoutError(errno.ETIMEDOUT, f"no KDC has answered within {KDC_ANSWER_MAX_S:g} s")
+            if not self._selected([done], [], [], self._connect_wait_s)[0]:
+                raise TimeoutError(errno.ETIMEDOUT, f"no KDC has answered within {self._connect_wait_s:.2g} s")
         return work.result()
 
     def _selected(

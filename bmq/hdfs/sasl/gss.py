@@ -42,6 +42,7 @@ class GssMechanism:
     ) -> None:
         self._login = login
         self._initiator = GssInitiator(login, server_principal, server, self._agree)
+        self._server_principal = server_principal
         self._wanted = tuple(wanted)
         self._server = server
         self._agreed = Protection.AUTHENTICATION
@@ -55,7 +56,7 @@ class GssMechanism:
     async def step(self, challenge: bytes) -> bytes:
         """The answer to the server's message. Raises AuthenticationRequired, StorageUnavailable (no KDC answers)."""
         try:
-            return await _in_thread(lambda: self._step(challenge), self._server)
+            return await _in_thread(lambda: self._step(challenge), self._server_principal, self._server)
         except KerberosFault as fault:
             raise kerberos_error(fault) from fault
 
@@ -104,19 +105,19 @@ async def login_name(login: KerberosLogin, server: str) -> str:
 
     def found() -> str:
         try:
-            return str(login.credentials().name)
+            return str(login.credentials(server).name)
         except gssapi_module().exceptions.GSSError as error:
             raise login.fault(error, server) from error
 
     try:
-        return await _in_thread(found, server)
+        return await _in_thread(found, server, server)
     except KerberosFault as fault:
         raise kerberos_error(fault) from fault
 
 
-async def _in_thread(work: Callable[[], T], server: str) -> T:
+async def _in_thread(work: Callable[[], T], server_principal: str, server: str) -> T:
     try:
         async with asyncio.timeout(KDC_ANSWER_MAX_S):
-            return await asyncio.wrap_future(in_kerberos_thread(work))
+            return await asyncio.wrap_future(in_kerberos_thread(HDFS_LOGIN.service, server_principal, work))
     except TimeoutError:
         raise StorageUnavailable(f"{server}: no KDC has answered within {KDC_ANSWER_MAX_S:g} s") from None

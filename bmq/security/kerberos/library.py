@@ -1,18 +1,19 @@
-"""MIT's library: whether it is there, and the thread in which servers are logged in to."""
+"""MIT's library: whether it is there, and the threads in which servers are logged in to."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache
+from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 from bmq.extras import install_command
 from bmq.protocol.errors import BmqError
+from bmq.security.kerberos.threads import KerberosThreads
 
 KDC_ANSWER_MAX_S: Final = 30.0
 
 T = TypeVar("T")
+_threads: Final = KerberosThreads()
 
 
 class NoGssapi(BmqError):
@@ -31,14 +32,10 @@ def gssapi_module() -> Any:
     return gssapi
 
 
-def in_kerberos_thread(work: Callable[[], T]) -> Future[T]:
-    """Run what may have to ask the KDC, and wait for it, in one thread, one call at a time.
+def in_kerberos_thread(service: str, server: str, work: Callable[[], T]) -> Future[T]:
+    """Run what may have to ask the KDC, and wait for it, in a thread, for each server one call at a time.
 
-    (The first messages of two contexts that are made in one microsecond would count as a replay, too.)
+    `service`: as LoginSettings has it. (The first messages of two contexts for one server that are made in one microsecond
+    would count as a replay, too.)
     """
-    return _thread().submit(work)
-
-
-@cache
-def _thread() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1, "bmq-kerberos")
+    return _threads.submit(service, server, work)

@@ -33,21 +33,21 @@ class KerberosLogin:
         )
         self._principal = principal
         self._keytab = keytab
-        self._store: dict[str, str] | None = None
-        if keytab:
-            self._store = {"client_keytab": keytab, "ccache": f"MEMORY:bmq-{next(_cache_numbers)}"}
+        self._cache = f"MEMORY:bmq-{next(_cache_numbers)}"
 
-    def credentials(self) -> Any:
+    def credentials(self, server: str) -> Any:
         """Fresh ones: used again, they would still count as expired after the library has fetched a new ticket.
 
-        Raises KerberosFault, NoGssapi, and GSSError.
+        Tickets by the keytab are kept for each server. The library empties what it keeps before it puts a renewed ticket there, and a
+        login to another server, in another thread, would find none. Raises KerberosFault, NoGssapi, and GSSError.
         """
         gssapi = gssapi_module()
         name = None
         if self._principal:
             name = gssapi.Name(self._principal, gssapi.NameType.kerberos_principal)
         self.check_keytab()
-        return gssapi.Credentials(name=name, usage="initiate", store=self._store)
+        store = {"client_keytab": self._keytab, "ccache": f"{self._cache}-{server}"} if self._keytab else None
+        return gssapi.Credentials(name=name, usage="initiate", store=store)
 
     def check_keytab(self) -> None:
         """The library takes a file that it cannot read for one without our key. Raises KerberosFault."""
@@ -104,7 +104,7 @@ class GssInitiator:
         flag = gssapi.RequirementFlag
         return gssapi.SecurityContext(
             name=gssapi.Name(self._principal, gssapi.NameType.kerberos_principal),
-            creds=self._login.credentials(),
+            creds=self._login.credentials(self._principal),
             usage="initiate",
             mech=gssapi.MechType.kerberos,
             flags=[flag.mutual_authentication, flag.integrity, flag.confidentiality, flag.out_of_sequence_detection],

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import socket
 import sys
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
@@ -18,6 +20,7 @@ from bmq.election.zookeeper_kerberos import ZOOKEEPER_LOGIN, ZooKeeperKerberos, 
 from bmq.election.zookeeper_security import GSSAPI, BadZooKeeperSecurity, NodeAccess, ZooKeeperSecurity
 from bmq.election.zookeeper_session import ZooKeeperSession
 from bmq.election.zookeeper_session_end import _end_at, end_session
+from bmq.election.zookeeper_threads import ZooKeeperThreads
 from bmq.election.zookeeper_wire import SessionKey
 from bmq.security.kerberos.faults import KerberosFault
 from bmq.security.kerberos.login import KerberosLogin
@@ -282,7 +285,7 @@ def test_a_session_ends_while_the_library_hangs(
 ) -> None:
     hanging: list[Future[bytes]] = []
 
-    def hang(work: Callable[[], bytes]) -> Future[bytes]:
+    def hang(service: str, server: str, work: Callable[[], bytes]) -> Future[bytes]:
         hanging.append(Future())
         return hanging[-1]
 
@@ -295,6 +298,45 @@ def test_a_session_ends_while_the_library_hangs(
         with_session(server, security, story)
         assert server.sessions == [] and all(work.cancelled() for work in hanging)
     assert not [line for line in logs if line["event"] == "zookeeper_thread_leaked"]
+
+
+def test_a_kdc_that_is_slow_for_one_server_holds_up_no_login_to_another(
+    library: FakeGssapi, security: ZooKeeperSecurity
+) -> None:
+    """A ticket for the other one is at hand. When the KDC has answered at last, the next try finds that ticket, too."""
+    slow, answers = threading.Event(), threading.Event()
+    asked: list[str] = []
+
+    def context_of(*, name: str, **asked_for: object) -> object:
+        asked.append(name)
+        if name == "zk/slow@R":
+            slow.set()
+            assert answers.wait(WAIT_S)
+        return FakeGssapi.SecurityContext(library, name=name, **asked_for)  # type: ignore[arg-type]
+
+    library.SecurityContext = context_of  # type: ignore[method-assign,assignment]
+    hasty, patient = waiting_threads(security, 0.2), waiting_threads(security, WAIT_S)
+    with FakeZooKeeperServer() as server:
+        host, _, port = server.address.rpartition(":")
+        address = (socket.gethostbyname(host), int(port))
+        for _ in range(3):
+            with pytest.raises(TimeoutError, match=r"no KDC has answered within 0\.2 s"):
+                hasty.create_connection(address, hostname="slow")
+            assert slow.wait(WAIT_S)
+            patient.create_connection(address, hostname="quick").close()
+        assert asked.count("zk/slow@R") == 1, "what waits behind the first question is given up with its try"
+        answers.set()
+        patient.create_connection(address, hostname="slow").close()
+    for one in (hasty, patient):
+        one.interrupt()
+        one.release()
+
+
+def waiting_threads(security: ZooKeeperSecurity, connect_wait_s: float) -> ZooKeeperThreads:
+    """As a session makes them."""
+    made: list[ZooKeeperThreads] = []
+    made.append(ZooKeeperThreads(connect_wait_s, None, security.kerberos(lambda work: made[0].wait(work))))
+    return made[0]
 
 
 # -- A dead process's session --------------------------------------------------------------------------------------------

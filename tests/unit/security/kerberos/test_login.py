@@ -58,7 +58,10 @@ def test_each_login_has_fresh_credentials_from_one_cache(library: FakeGssapi, ke
     assert one["store"]["ccache"].startswith("MEMORY:")
     other = KerberosLogin("bmq@R", keytab, SETTINGS)
     initiator(other).step(b"")
-    assert library.credentials[2]["store"]["ccache"] != one["store"]["ccache"]
+    # The library empties a cache when it renews the ticket in it, and each server has a thread of its own.
+    GssInitiator(login, "files/node2@R", "Files at node2", lambda offer: offer).step(b"")
+    caches = [asked["store"]["ccache"] for asked in library.credentials[1:]]
+    assert len(set(caches)) == 3
 
 
 def test_a_ticket_cache_is_the_environments(library: FakeGssapi) -> None:
