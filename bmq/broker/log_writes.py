@@ -16,8 +16,8 @@ from bmq.broker.replica_guard import ReplicaGuard
 from bmq.broker.segment_files import SegmentLifecycle
 from bmq.log.partition_log import ProducedBatch
 from bmq.log.segment_index import IndexBuilder
-from bmq.log.time_based_rolling import roll_base_after
 from bmq.log.store import Appended, FencedWriter, StorageFull
+from bmq.log.time_based_rolling import roll_base_after
 from bmq.protocol.error_codes import ErrorCode
 
 INDEX_ENTRIES_MAX: Final = 1_000_000

@@ -41,6 +41,7 @@ class ClientHello:
     def close(self) -> None:
         """Stop waiting; the socket stays open."""
         self._loop.remove_reader(self._accepted)
+        self._ready = _nothing  # it refers to its client's handshake, which has this object: both are freed at once
 
     def _await(self, size_bytes: int) -> None:
         with contextlib.suppress(OSError):  # without this option the first bytes decide
@@ -59,6 +60,11 @@ class ClientHello:
             if len(head) == _HEADER_BYTES and self._first == TLS_RECORD and size_bytes <= _RECORD_BYTES_MAX:
                 self._await(_HEADER_BYTES + size_bytes)
                 return  # called again once this many bytes have come, or the client has left
+        ready = self._ready
         self.close()
         self._await(1)
-        self._ready(self._first)
+        ready(self._first)
+
+
+def _nothing(first: bytes) -> None:
+    """Replaces `ready` once nothing is waited for."""

@@ -128,6 +128,7 @@ class Connection(asyncio.BufferedProtocol):
         self._tasks: dict[asyncio.Task[None], None] = {}  # cancelled in this order
         self._when_lost: dict[Callable[[], None], None] = {}
         self._is_lost = False
+        self._is_pending = False  # its login is not done
         self.host = ""
         self.active_at_s = 0.0
         self._received_s = 0.0  # when the oldest of `_frames` was received, or the last such time
@@ -165,9 +166,19 @@ class Connection(asyncio.BufferedProtocol):
             logins = self._services.logins
             assert logins is not None
             self._gate = SaslGate(self, logins, security, self._listener.stats, self._loop)
-            self._listener.pending.add(self.host, self)
+            self._is_pending = True
+            # For one too many the oldest is closed, in a turn of its own, so that others' requests come in between.
+            self._loop.call_soon(self._count_pending)
         elif self._listener_socket.is_tls:
             self._name_by_certificate(transport)
+
+    def _count_pending(self) -> None:
+        if self._is_pending:
+            self._listener.pending.add(self.host, self)
+
+    def _end_pending(self) -> None:
+        self._is_pending = False
+        self._listener.pending.remove(self)
 
     def _name_by_certificate(self, transport: asyncio.BaseTransport) -> None:
         """Name the client by its certificate; without a certificate it stays anonymous."""
@@ -236,7 +247,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._gate is not None:
             self._gate.close()
             self._gate = None
-            self._listener.pending.remove(self)
+            self._end_pending()
         if self._writer is not None:
             self._writer.close()
             self._writer = None  # the transport refers to this connection
@@ -408,7 +419,7 @@ class Connection(asyncio.BufferedProtocol):
     def let_in(self, principal: str, *, is_token: bool, is_for_ever: bool) -> None:
         """Implements Guarded.let_in: the client has logged in. `is_for_ever`: its session has no end, so the gate is removed."""
         self._client.is_named(principal, is_token=is_token)
-        self._listener.pending.remove(self)
+        self._end_pending()
         self._splitter.limit(self._limits.request_bytes_max, self._limits.frame_bytes_at_first_max)
         if is_for_ever:
             self._gate = None

@@ -2,7 +2,8 @@
 
 asyncio's own TLS server does not report a connection before its handshake is done, or why a handshake failed. This acceptor knows
 each connection from its beginning, and takes the listener's current TLS context for it, so a renewed certificate needs no new
-socket. Until a client's first record has come it costs no more than a socket (client_hello).
+socket. Until a client's first record has come it costs no more than a socket (client_hello); then it waits for its turn
+(handshake_turns).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, Final
 import structlog
 
 from bmq.proxy.client_hello import TLS_RECORD, ClientHello
+from bmq.proxy.handshake_turns import HandshakeTurns
 from bmq.proxy.listener_socket import TLS_HANDSHAKE_S, ListenerSocket
 from bmq.proxy.pending_connections import PendingConnections
 
@@ -53,6 +55,7 @@ class TlsAcceptor:
         self._sockets: list[socket.socket] = []
         self._retries: dict[socket.socket, asyncio.TimerHandle] = {}
         self._handshakes: dict[_Handshake, None] = {}
+        self.turns = HandshakeTurns(loop.call_soon)
 
     async def bind(self, host: str, port: int) -> tuple[str, int]:
         """Take the address, in all its families. Returns the first one with its real port. Raises OSError."""
@@ -117,7 +120,12 @@ class TlsAcceptor:
         accepted.setblocking(False)
         handshake = _Handshake(self, self._loop, accepted, str(address[0]), self._handshake_s)
         self._handshakes[handshake] = None
-        self._pending.add(handshake.host, handshake)
+        # For one too many the oldest is closed, in a turn of its own, so that others' requests come in between.
+        self._loop.call_soon(self._count, handshake)
+
+    def _count(self, handshake: _Handshake) -> None:
+        if handshake in self._handshakes:
+            self._pending.add(handshake.host, handshake)
 
     def _accept_again(self, listening: socket.socket) -> None:
         del self._retries[listening]
@@ -158,12 +166,13 @@ class TlsAcceptor:
 
     def ended(self, handshake: _Handshake) -> None:
         """Forget a handshake that is done, has failed or was dropped."""
+        self.turns.remove(handshake)
         self._pending.remove(handshake)
         self._handshakes.pop(handshake, None)
 
 
 class _Handshake:
-    """One client's handshake. Implements Pending. `task`: None until the client's first record has come."""
+    """One client's handshake. Implements Pending. `task`: None until the client's first record has come, and its turn."""
 
     def __init__(
         self,
@@ -179,7 +188,8 @@ class _Handshake:
         self._loop = loop
         self._accepted = accepted
         self._has_begun = False
-        self._hello = ClientHello(loop, accepted, self._begin)
+        self._first = b""
+        self._hello = ClientHello(loop, accepted, self._has_come)
         self._ends_s = loop.time() + handshake_s
         self._timer = loop.call_later(handshake_s, self._took_too_long)
 
@@ -205,14 +215,20 @@ class _Handshake:
         self._acceptor.refuse_late(self.host, is_begun=self._hello.is_tls)
         self.drop()
 
-    def _begin(self, first: bytes) -> None:
+    def _has_come(self, first: bytes) -> None:
+        """The client's first record is there, or the client has left (b"")."""
         if not first:
             log.debug("handshake_left", client=self.host)
             self._end()
             return
+        self._first = first
+        self._acceptor.turns.add(self)
+
+    def begin(self) -> None:
+        """Implements Handshake.begin."""
         self._timer.cancel()
         left_s = max(self._ends_s - self._loop.time(), _LEFT_LEAST_S)
-        self.task = self._loop.create_task(self._run(first, left_s))
+        self.task = self._loop.create_task(self._run(self._first, left_s))
         self.task.add_done_callback(self._done)
 
     async def _run(self, first: bytes, left_s: float) -> None:

@@ -26,6 +26,7 @@ from bmq.proxy.services import Services
 from bmq.security.listener_security import MECHANISMS, ListenerSecurity, SecurityProtocol
 from bmq.security.sasl.steps import Step, Unavailable
 from tests.fakes.clock import FakeClock
+from tests.support.gc_garbage import left_in_circles
 from tests.unit.proxy.harness import Client, FakeController, Proxy, start_proxy, until
 from tests.unit.security.sasl.scram_client import ScramClient, keys
 
@@ -139,6 +140,21 @@ async def test_of_connections_that_do_not_log_in_the_oldest_give_way_and_clients
         assert (await one.ask(ApiKey.METADATA, 12, MetadataRequest(topics=None))).topics[0].name == "t"
     await silent[2].close()
     await until(lambda: len(proxy.server.pending) == 0)
+
+
+async def test_a_connection_that_stops_in_its_login_leaves_nothing_to_the_garbage_collector(door: Door) -> None:
+    proxy = await door.open(limits=ProxyLimits(pending_connections_per_host_max=2))
+    stopped = [await door.connect(proxy) for _ in range(2)]
+    for one in stopped:
+        await handshake(one)
+    with left_in_circles() as circles:
+        for _ in range(5):
+            stopped.append(await door.connect(proxy))
+            await handshake(stopped[-1])
+        for one in stopped[:-2]:
+            assert await one.is_closed_by_server()
+        await until(lambda: proxy.stats.connections == 2)
+    assert circles == []
 
 
 async def test_scram_and_plain_by_the_same_keys(door: Door) -> None:

@@ -24,6 +24,7 @@ from bmq.proxy.server import BACKLOG
 from bmq.proxy.tls_acceptor import TlsAcceptor
 from bmq.security.listener_security import ListenerSecurity, SecurityProtocol
 from tests.fakes.loop_time import LoopTime
+from tests.support.gc_garbage import left_in_circles
 from tests.unit.proxy.harness import Client, Proxy, start_proxy, until
 
 pytestmark = pytest.mark.unit
@@ -388,6 +389,74 @@ async def test_a_client_that_leaves_before_its_first_record_is_whole_is_forgotte
     writer.close()
     await until(lambda: len(made.pending) == 0)
     assert made.refused == []
+    await made.acceptor.close()
+
+
+@pytest.mark.parametrize("sent", [0, 9], ids=str)
+async def test_a_client_that_is_closed_before_its_handshake_leaves_nothing_to_the_garbage_collector(sent: int) -> None:
+    made = Made()
+    address, hello = await made.start(), client_hello()[3]
+    with left_in_circles() as circles:
+        clients = [await asyncio.open_connection(*address) for _ in range(15)]
+        for _, writer in clients:
+            writer.write(hello[:sent])
+        for reader, _ in clients[:5]:  # ten may stay
+            with contextlib.suppress(ConnectionResetError):
+                assert await reader.read(1) == b""
+        await until(lambda: len(made.pending) == 10)
+        assert len(made.refused) == 5
+    assert circles == []
+    for _, writer in clients:
+        writer.close()
+    await made.acceptor.close()
+
+
+async def test_handshakes_begin_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Made()
+    address = await made.start()
+    turn, begun = 0, list[int]()
+    shake_hands = made.acceptor.shake_hands
+    loop = asyncio.get_running_loop()
+
+    def next_turn() -> None:
+        nonlocal turn
+        turn += 1
+        if len(begun) < 8:
+            loop.call_soon(next_turn)
+
+    async def noted(accepted: socket.socket, host: str, first: bytes, left_s: float) -> None:
+        begun.append(turn)
+        await shake_hands(accepted, host, first, left_s)
+
+    monkeypatch.setattr(made.acceptor, "shake_hands", noted)
+    clients = [await asyncio.open_connection(*address) for _ in range(8)]
+    await until(lambda: len(made.pending) == 8)
+    loop.call_soon(next_turn)
+    for _, writer in clients:  # all of them in one turn
+        writer.write(client_hello()[3])
+    for reader, _ in clients:
+        assert (await reader.read(1)) == b"\x16"
+    assert len(begun) == 8 and len(set(begun)) == 8, "one in each turn"
+    for _, writer in clients:
+        writer.close()
+    await until(lambda: len(made.pending) == 0)
+    await made.acceptor.close()
+
+
+async def test_a_client_that_waits_for_its_turn_can_be_closed() -> None:
+    made = Made()
+    address = await made.start()
+    reader, writer = await asyncio.open_connection(*address)
+    await until(lambda: len(made.pending) == 1)
+    (handshake,) = made.acceptor._handshakes
+    handshake._has_come(b"\x16")
+    assert len(made.acceptor.turns) == 1
+    handshake.drop()
+    assert len(made.acceptor.turns) == 0 == len(made.pending)
+    with contextlib.suppress(ConnectionResetError):
+        assert await reader.read(1) == b""
+    assert made.protocols == []
+    writer.close()
     await made.acceptor.close()
 
 
