@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import shutil
 import tempfile
 from functools import cache
 from importlib.util import find_spec
@@ -21,6 +20,7 @@ from bmq.hdfs.hadoop_site import VARIABLE as CONF_DIR_VARIABLE
 from bmq.hdfs.hadoop_site import hadoop_properties
 from bmq.hdfs.security import BadSecurity
 from bmq.hdfs.token_file import FILE_VARIABLE
+from bmq.spark.source.driver_directory import DriverDirectory, remove_abandoned
 from bmq.spark.source.driver_tokens import DIRECTORY_VARIABLE, TokenDirectory, TokenRenewer
 from bmq.spark.source.storage import KEYTAB_VARIABLE, PRINCIPAL_VARIABLE, renewed_end_s
 
@@ -68,8 +68,10 @@ def _login_of_spark(conf: Any) -> dict[str, str]:
 
 @cache
 def _directory() -> Path:
-    """Of this process, whose tokens are renewed from now on. It is gone at the end."""
-    path = Path(tempfile.mkdtemp(prefix="bmq-tokens-"))
-    atexit.register(shutil.rmtree, path, ignore_errors=True)
-    TokenRenewer(TokenDirectory(path), renewed_end_s).start()
-    return path
+    """Of this process, whose tokens are renewed from now on. It is gone at the end, or with the next driver."""
+    parent = Path(tempfile.gettempdir())
+    remove_abandoned(parent)
+    own = DriverDirectory(parent)
+    atexit.register(own.remove)
+    TokenRenewer(TokenDirectory(own.path), renewed_end_s).start()
+    return own.path

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from bmq.spark.source import driver_login
+from bmq.spark.source.driver_directory import LOCK
 from bmq.spark.source.driver_login import share_login
 from bmq.spark.source.driver_tokens import DIRECTORY_VARIABLE, TokenRenewer
 
@@ -45,7 +46,8 @@ def secure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         os.environ.pop(name, None)
     started: list[TokenRenewer] = []
     monkeypatch.setattr(TokenRenewer, "start", lambda renewer: started.append(renewer))
-    monkeypatch.setattr("tempfile.mkdtemp", lambda prefix: made(tmp_path / f"{prefix}0"))
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr("tempfile.mkdtemp", lambda prefix, dir: made(dir / f"{prefix}0"))
     driver_login._directory.cache_clear()
     yield
     assert len(started) <= 1
@@ -59,6 +61,9 @@ def made(path: Path) -> str:
 
 def test_planners_get_the_keytab_that_spark_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    dead = tmp_path / "bmq-tokens-of-a-dead-driver"
+    dead.mkdir()
+    (dead / LOCK).touch()
     session = Session(principal="bmq@R", keytab="bmq.keytab-5f3c")  # as YARN brings it to a driver
     share_login(session)
     told = session.sparkContext.environment
@@ -69,6 +74,7 @@ def test_planners_get_the_keytab_that_spark_has(tmp_path: Path, monkeypatch: pyt
     }
     assert told.items() <= os.environ.items()
     assert stat.S_IMODE((tmp_path / "bmq-tokens-0").stat().st_mode) == 0o700
+    assert not (tmp_path / "bmq-tokens-of-a-dead-driver").exists()
     again = Session()
     share_login(again)
     assert again.sparkContext.environment == {DIRECTORY_VARIABLE: str(tmp_path / "bmq-tokens-0")}
