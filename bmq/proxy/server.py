@@ -20,6 +20,7 @@ from bmq.proxy import handlers
 from bmq.proxy.connection import Connection
 from bmq.proxy.connections_by_host import ConnectionsByHost
 from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS
+from bmq.proxy.handshake_turns import HandshakeTurns
 from bmq.proxy.large_requests import LargeRequests
 from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.listener_socket import ListenerSocket
@@ -80,7 +81,8 @@ class KafkaServer:
         self._overdrawn_s = 0.0  # when that began
         self._servers: dict[str, asyncio.Server | TlsAcceptor] = {}  # by the sockets' names
         self.pending = PendingConnections(limits.pending_connections_max, limits.pending_connections_per_host_max)
-        self._listener_sockets: dict[str, ListenerSocket] = {}
+        self._handshake_turns = HandshakeTurns(self.loop.call_soon)
+        self._entrances: dict[str, ListenerSocket] = {}
         self._is_stopping = False
         self._all_gone: asyncio.Event = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
@@ -88,12 +90,14 @@ class KafkaServer:
         self._refusals = RefusalLog(self.loop.time)
 
     async def bind(self, host: str, port: int, listener_socket: ListenerSocket | None = None) -> tuple[str, int]:
-        """Listen at an address. Returns the address with the real port. Raises OSError."""
+        """Take an address for an listener_socket. Returns the address with the real port. Raises OSError."""
         listener_socket = listener_socket or ListenerSocket()
-        self._listener_sockets[listener_socket.name] = listener_socket
+        self._entrances[listener_socket.name] = listener_socket
         make_connection = partial(Connection, self, listener_socket)
         if listener_socket.is_tls:
-            acceptor = TlsAcceptor(self.loop, listener_socket, make_connection, self.pending, self.note_refused)
+            acceptor = TlsAcceptor(
+                self.loop, listener_socket, make_connection, self.pending, self.note_refused, turns=self._handshake_turns
+            )
             self._servers[listener_socket.name] = acceptor
             return await acceptor.bind(host, port)
         server = await self.loop.create_server(make_connection, host, port, backlog=BACKLOG, start_serving=False)

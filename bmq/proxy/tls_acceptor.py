@@ -33,7 +33,7 @@ class TlsAcceptor:
     """The acceptor of one listener. Call `bind`, then `start`, and `close` at the end.
 
     `make_connection`: makes the protocol for a client whose handshake is done. `pending`: the handshakes under way. `refused`:
-    called with the address of a client that is closed, and the reason.
+    called with the address of a client that is closed, and the reason. `turns`: in which handshakes begin; shared with other listeners.
     """
 
     def __init__(
@@ -45,7 +45,9 @@ class TlsAcceptor:
         refused: Callable[[str, str], None],
         *,
         handshake_s: float = TLS_HANDSHAKE_S,
+        turns: HandshakeTurns | None = None,
     ) -> None:
+        self.turns = HandshakeTurns(loop.call_soon) if turns is None else turns
         self._loop = loop
         self._listener_socket = listener_socket
         self._make_connection = make_connection
@@ -55,7 +57,6 @@ class TlsAcceptor:
         self._sockets: list[socket.socket] = []
         self._retries: dict[socket.socket, asyncio.TimerHandle] = {}
         self._handshakes: dict[_Handshake, None] = {}
-        self.turns = HandshakeTurns(loop.call_soon)
 
     async def bind(self, host: str, port: int) -> tuple[str, int]:
         """Take the address, in all its families. Returns the first one with its real port. Raises OSError."""
