@@ -48,6 +48,8 @@ class ZooKeeperKerberos:
         self._initiator: GssInitiator | None = None
         self._first = b""
         self._server_principal = ""
+        # By principal: what was given up for another server, and goes on. The next try waits for it, and hears what is wrong.
+        self._late: dict[str, tuple[GssInitiator, Future[bytes]]] = {}
 
     @property
     def is_complete(self) -> bool:
@@ -64,8 +66,16 @@ class ZooKeeperKerberos:
                 " set zookeeper_security.server_principal"
             ) from None
         self._server_principal = principal
-        initiator = GssInitiator(self._login, principal, f"ZooKeeper at {host}", authentication_alone)
-        self._first = self._await(initiator, b"")
+        initiator, work = self._late.pop(principal, None) or (None, None)
+        if initiator is None or work is None or (work.done() and work.exception() is None):
+            # Nothing is late, or its message is of an earlier try: by now the server may count it as too old.
+            initiator = GssInitiator(self._login, principal, f"ZooKeeper at {host}", authentication_alone)
+            work = self._submitted(initiator, b"")
+        try:
+            self._first = self._wait(work)
+        finally:
+            if not work.cancel() and not work.done():
+                self._late[principal] = (initiator, work)
         self._initiator = initiator
 
     def step(self, challenge: bytes | None) -> bytes:
@@ -76,18 +86,17 @@ class ZooKeeperKerberos:
         if first and challenge is None:
             return first
         try:
-            return self._await(self._initiator, challenge or b"")
+            work = self._submitted(self._initiator, challenge or b"")
+            try:
+                return self._wait(work)
+            finally:
+                work.cancel()
         except KerberosFault as fault:
             self.fault = fault.sentence
             raise
 
-    def _await(self, initiator: GssInitiator, challenge: bytes) -> bytes:
-        service = ZOOKEEPER_LOGIN.service
-        work = in_kerberos_thread(service, self._server_principal, lambda: initiator.step(challenge))
-        try:
-            return self._wait(work)
-        finally:
-            work.cancel()
+    def _submitted(self, initiator: GssInitiator, challenge: bytes) -> Future[bytes]:
+        return in_kerberos_thread(ZOOKEEPER_LOGIN.service, self._server_principal, lambda: initiator.step(challenge))
 
 
 def authentication_alone(offer: bytes) -> bytes:

@@ -332,6 +332,31 @@ def test_a_kdc_that_is_slow_for_one_server_holds_up_no_login_to_another(
         one.release()
 
 
+def test_a_fault_that_is_told_late_is_heard_by_the_next_try(library: FakeGssapi, security: ZooKeeperSecurity) -> None:
+    """A name server that does not answer may hold up what the KDC has said already."""
+    asked, answers = threading.Event(), threading.Event()
+
+    def context_of(**asked_for: object) -> object:
+        asked.set()
+        assert answers.wait(WAIT_S)
+        raise library.exceptions.GSSError("Server zk/slow@R not found in Kerberos database")
+
+    library.SecurityContext = context_of  # type: ignore[method-assign,assignment]
+    hasty = waiting_threads(security, 0.2)
+    with pytest.raises(TimeoutError):
+        hasty.create_connection(("127.0.0.1", 1), hostname="slow")
+    assert asked.wait(WAIT_S) and "no KDC has answered within 0.2 s" in hasty.trouble
+    assert hasty._kerberos is not None
+    ((_, late),) = hasty._kerberos._late.values()
+    answers.set()
+    assert late.exception(WAIT_S) is not None
+    with pytest.raises(OSError, match="the KDC does not know the principal of ZooKeeper at slow"):
+        hasty.create_connection(("127.0.0.1", 1), hostname="slow")
+    assert "the KDC does not know the principal of ZooKeeper at slow" in hasty.trouble
+    hasty.interrupt()
+    hasty.release()
+
+
 def waiting_threads(security: ZooKeeperSecurity, connect_wait_s: float) -> ZooKeeperThreads:
     """As a session makes them."""
     made: list[ZooKeeperThreads] = []
