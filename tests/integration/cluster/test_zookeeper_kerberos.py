@@ -269,7 +269,7 @@ def test_old_keys(secure: KerberizedZooKeeper, root: str) -> None:
 
 @in_campaign
 def test_a_server_principal_that_is_none(secure: KerberizedZooKeeper, root: str) -> None:
-    said = refusal(secure.address + root, secure.security(server_principal="zk/_HOST"))
+    said = refusal(secure.address + root, secure.security(server_principal="nobody/_HOST"))
     assert "the KDC does not know the principal of ZooKeeper at localhost" in said
     assert "zookeeper_security.server_principal" in said
 
