@@ -82,7 +82,7 @@ class KafkaServer:
         self._servers: dict[str, asyncio.Server | TlsAcceptor] = {}  # by the sockets' names
         self.pending = PendingConnections(limits.pending_connections_max, limits.pending_connections_per_host_max)
         self._handshake_turns = HandshakeTurns(self.loop.call_soon)
-        self._entrances: dict[str, ListenerSocket] = {}
+        self._listener_sockets: dict[str, ListenerSocket] = {}
         self._is_stopping = False
         self._all_gone: asyncio.Event = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
@@ -92,11 +92,16 @@ class KafkaServer:
     async def bind(self, host: str, port: int, listener_socket: ListenerSocket | None = None) -> tuple[str, int]:
         """Take an address for an listener_socket. Returns the address with the real port. Raises OSError."""
         listener_socket = listener_socket or ListenerSocket()
-        self._entrances[listener_socket.name] = listener_socket
+        self._listener_sockets[listener_socket.name] = listener_socket
         make_connection = partial(Connection, self, listener_socket)
         if listener_socket.is_tls:
             acceptor = TlsAcceptor(
-                self.loop, listener_socket, make_connection, self.pending, self.note_refused, turns=self._handshake_turns
+                self.loop,
+                listener_socket,
+                make_connection,
+                self.pending,
+                self.note_refused,
+                turns=self._handshake_turns,
             )
             self._servers[listener_socket.name] = acceptor
             return await acceptor.bind(host, port)

@@ -444,9 +444,9 @@ async def test_handshakes_begin_in_turns(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 async def test_the_listeners_of_a_server_share_the_turns() -> None:
-    proxy = await start_proxy(entrance=Entrance(NAMED, server_context()))
+    proxy = await start_proxy(listener_socket=ListenerSocket(NAMED, server_context()))
     other = ListenerSecurity("INSIDE", SecurityProtocol.SSL)
-    await proxy.server.bind("127.0.0.1", 0, Entrance(other, server_context()))
+    await proxy.server.bind("127.0.0.1", 0, ListenerSocket(other, server_context()))
     first, second = (proxy.server._servers[one.name] for one in (NAMED, other))
     assert isinstance(first, TlsAcceptor) and isinstance(second, TlsAcceptor)
     assert first.turns is second.turns
