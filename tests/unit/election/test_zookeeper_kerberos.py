@@ -19,7 +19,7 @@ from bmq.election.election import ElectionUnavailable
 from bmq.election.zookeeper_kerberos import ZOOKEEPER_LOGIN, ZooKeeperKerberos, authentication_alone
 from bmq.election.zookeeper_security import GSSAPI, BadZooKeeperSecurity, NodeAccess, ZooKeeperSecurity
 from bmq.election.zookeeper_session import ZooKeeperSession
-from bmq.election.zookeeper_session_end import _end_at, end_session
+from bmq.election.zookeeper_session_end import Limit, _end_at, end_session
 from bmq.election.zookeeper_threads import ZooKeeperThreads
 from bmq.election.zookeeper_wire import SessionKey
 from bmq.security.kerberos.faults import KerberosFault
@@ -389,7 +389,7 @@ def test_a_login_that_fails_leaves_the_session_to_its_timeout(library: FakeGssap
         assert server.sessions == [7], "resumed again, it would live longer"
         library.kdc = AWAY
         with pytest.raises(KerberosFault, match="no KDC answers"):
-            _end_at(server.address, SessionKey(7, PASSWORD), time.monotonic() + WAIT_S, security)
+            _end_at(server.address, SessionKey(7, PASSWORD), Limit(time.monotonic() + WAIT_S), security)
         with pytest.raises(ElectionUnavailable, match=r"no server of ZooKeeper answered within 0\.1 s"):
             end_session([server.address], SessionKey(7, PASSWORD), 0.1, security)
         assert server.sessions == [7], "a KDC that is away costs the session no longer life"
