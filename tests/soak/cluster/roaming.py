@@ -63,8 +63,10 @@ class RoamingReader(Client):
         acknowledged_end: Callable[[int], int],
         random: Random,
         connect: Callable[[Place], AbstractContextManager[Asked]] = _connect,
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__("roaming reader")
+        self._now_s = now_s
         self.pass_count = 0
         self.visit_count = 0
         self.refusals: dict[int, int] = {}
@@ -84,8 +86,8 @@ class RoamingReader(Client):
     def step(self) -> None:
         """One visit to one node."""
         node = self._random.choice(self._nodes)
-        until_s = time.monotonic() + self._random.uniform(*STAYS_S)
-        self._visit(node, lambda: time.monotonic() < until_s)
+        until_s = self._now_s() + self._random.uniform(*STAYS_S)
+        self._visit(node, lambda: self._now_s() < until_s)
 
     def resume(self) -> None:
         """After `finish`, so that `read_to` can be called."""
@@ -94,16 +96,16 @@ class RoamingReader(Client):
     def read_to(self, node: Place, ends: Sequence[int], timeout_s: float) -> None:
         """Read everything anew through one node, in this thread, which is nobody else's then."""
         self._begin_pass(ends)
-        deadline_s, failures = time.monotonic() + timeout_s, len(self.failures)
+        deadline_s, failures = self._now_s() + timeout_s, len(self.failures)
 
         def is_unfinished() -> bool:
             return any(position < end for position, end in zip(self._positions, ends, strict=True))
 
         while is_unfinished() and len(self.failures) == failures:
-            if time.monotonic() > deadline_s:
+            if self._now_s() > deadline_s:
                 self.fail(f"read up to {self._positions} of {list(ends)} through {node} within {timeout_s:g} s")
                 return
-            self._visit(node, lambda: is_unfinished() and time.monotonic() < deadline_s)
+            self._visit(node, lambda: is_unfinished() and self._now_s() < deadline_s)
 
     def _visit(self, node: Place, may_stay: Callable[[], bool]) -> None:
         incarnation = node.incarnation()
@@ -119,8 +121,8 @@ class RoamingReader(Client):
             self._is_over.wait(LOST_PAUSE_S)
 
     def _round(self, node: Place, client: Asked, high_watermarks: dict[int, int]) -> None:
-        if time.monotonic() - self._ends_asked_s > ENDS_INTERVAL_S:
-            self._ends_asked_s = time.monotonic()
+        if self._now_s() - self._ends_asked_s > ENDS_INTERVAL_S:
+            self._ends_asked_s = self._now_s()
             self._ask_ends(node, client)
         found = [self._fetch(node, client, partition, high_watermarks) for partition in range(len(self._ledgers))]
         self._note_end()
@@ -173,13 +175,13 @@ class RoamingReader(Client):
         """To these ends at the least, those known by now: producers may be faster than a reader with little of a processor."""
         self._pass_to = list(ends)
         self._positions = [0] * len(self._ledgers)
-        self._pass_began_s = time.monotonic()
+        self._pass_began_s = self._now_s()
         self._pass_ends_s: float | None = None
 
     def _note_end(self) -> None:
         if any(position < end for position, end in zip(self._positions, self._pass_to, strict=True)):
             return
-        now_s = time.monotonic()
+        now_s = self._now_s()
         if self._pass_ends_s is None:
             self._pass_ends_s = now_s + max(PASS_ENDS_S, PASS_ENDS_SHARE * (now_s - self._pass_began_s))
         elif now_s > self._pass_ends_s:

@@ -17,6 +17,7 @@ from tests.unit.soak.test_batches import written
 pytestmark = pytest.mark.unit
 
 RECORDS = 6
+FETCH_S = 0.1
 
 
 def log_of(count: int) -> list[bytes]:
@@ -25,9 +26,10 @@ def log_of(count: int) -> list[bytes]:
 
 
 class FakeNode:
-    """One partition, two batches an answer. A test spoils what it answers."""
+    """One partition, two batches an answer, which takes a tenth of a second of the reader's time. A test spoils what it answers."""
 
     def __init__(self, count: int = RECORDS) -> None:
+        self.passed_s = 0.0
         self.batches = log_of(count)
         self.visible = count
         self.error_code = 0
@@ -35,6 +37,7 @@ class FakeNode:
         self.when_fetched: Callable[[int], None] = lambda offset: None
 
     def fetch(self, topic: str, offset: int, partition: int = 0) -> FetchAnswer:
+        self.passed_s += FETCH_S
         self.when_fetched(offset)
         return FetchAnswer(self.error_code, self.visible, b"".join(self.batches[offset : offset + 2]))
 
@@ -48,8 +51,11 @@ def reader_of(*nodes: FakeNode, acknowledged_end: int = 0) -> tuple[RoamingReade
     def connect(place: Place) -> AbstractContextManager[FakeNode]:
         return nullcontext(nodes[place.port])
 
+    def now_s() -> float:
+        return 100 + sum(node.passed_s for node in nodes)
+
     reader = RoamingReader(
-        places, "topic", (Ledger(0),), (Sightings(0),), lambda _: acknowledged_end, Random(0), connect
+        places, "topic", (Ledger(0),), (Sightings(0),), lambda _: acknowledged_end, Random(0), connect, now_s
     )
     return reader, places
 
