@@ -18,6 +18,7 @@ from bmq.records.record_check_twin import TwinCheck
 from bmq.records.record_filter_layout import BEGIN, RecordFilter, Term
 from bmq.records.record_filter_twin import CompiledFilter
 from bmq.records.records_twin import Damage
+from testing.kept_files import key_of
 from tests.conformance.broken_batches import CODECS, ways
 from tests.unit.records.delay_cases import TERMS, random_records
 
@@ -46,6 +47,14 @@ def build_kernel(compiler: str, target: Path, *flags: str) -> Path:
     options = (*WARNINGS, *flags, f"-I{SOURCES}", "-r", "-nostdlib")
     subprocess.run([compiler, *options, "-o", target, *_kernel_sources()], check=True)
     return target
+
+
+def sanitized_key(compiler: str) -> str:
+    """The same for the same compiler, flags and sources, those of the programs here as well."""
+    version = subprocess.run([compiler, "--version"], check=True, capture_output=True).stdout
+    files = sorted(file for place in (SOURCES, HERE) for kind in ("*.c", "*.h") for file in place.glob(kind))
+    contents = (part for file in files for part in (file.name.encode(), file.read_bytes()))
+    return key_of((version, " ".join((*WARNINGS, *SANITIZED)).encode(), *contents))
 
 
 def _kernel_sources() -> list[Path]:

@@ -13,7 +13,17 @@ from bmq.hdfs import chunk_checksums_twin
 from bmq.hdfs.sasl import signatures_twin
 from bmq.protocol.batch_records import Record, encode_records
 from bmq.records import deliveries_twin, held_rows_twin, keys_twin
-from tests.fuzz.kernel_cases import SANITIZED, answers, build, build_kernel, differences, mutated, seeds
+from testing.kept_files import cache_directory, kept_directory
+from tests.fuzz.kernel_cases import (
+    SANITIZED,
+    answers,
+    build,
+    build_kernel,
+    differences,
+    mutated,
+    sanitized_key,
+    seeds,
+)
 from tests.unit.records import delivery_cases, held_row_cases
 from tests.unit.records.delay_cases import random_case, split_line
 from tests.unit.records.key_cases import hash_line, random_take, take_line
@@ -33,11 +43,21 @@ Driver = Callable[[str], Path]
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Driver:
-    """Makes a driver by its name. The kernel is compiled once for all of them, which takes most of the time."""
-    directory = tmp_path_factory.mktemp("sanitized")
-    kernel = build_kernel("cc", directory / "kernel.o", *SANITIZED)
-    return lambda program: build("cc", program, directory / program, *SANITIZED, kernel=kernel)
+def built() -> Driver:
+    """Makes a driver by its name, and keeps it for later runs of the same sources, of which compiling takes most of the time."""
+    key, place = sanitized_key("cc"), cache_directory() / "sanitized"
+
+    def compile_kernel(new: Path) -> None:
+        build_kernel("cc", new / "kernel.o", *SANITIZED)
+
+    def make(program: str) -> Path:
+        def compile_driver(new: Path) -> None:
+            kernel = kept_directory(place / f"kernel-{key}", compile_kernel) / "kernel.o"  # once for all drivers
+            build("cc", program, new / program, *SANITIZED, kernel=kernel)
+
+        return kept_directory(place / f"{program}-{key}", compile_driver) / program
+
+    return make
 
 
 @pytest.fixture(scope="module")
