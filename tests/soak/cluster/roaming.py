@@ -102,7 +102,7 @@ class RoamingReader(Client):
             return any(position < end for position, end in zip(self._positions, ends, strict=True))
 
         while is_unfinished() and len(self.failures) == failures:
-            if self._now_s() > deadline_s:
+            if self._now_s() >= deadline_s:
                 self.fail(f"read up to {self._positions} of {list(ends)} through {node} within {timeout_s:g} s")
                 return
             self._visit(node, lambda: is_unfinished() and self._now_s() < deadline_s)

@@ -71,7 +71,7 @@ def test_what_nobody_hands_out_is_missed() -> None:
     node = FakeNode()
     node.batches.pop()
     reader, (place,) = reader_of(node)
-    reader.read_to(place, [RECORDS], timeout_s=0.2)
+    reader.read_to(place, [RECORDS], timeout_s=1)
     assert "read up to [5] of [6]" in reader.failures[0]
 
 
