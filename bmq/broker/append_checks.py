@@ -12,7 +12,8 @@ from bmq.log.partition_log import AppendResult, ProducedBatch
 from bmq.log.producer_state import PlacedBatch
 from bmq.log.refused_sequences import BEHIND_A_REFUSED_ONE
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.record_batch import BatchHeader
+from bmq.protocol.errors import KafkaError
+from bmq.protocol.record_batch import TRANSACTIONAL, BatchHeader, parsed_header
 
 COUNTED_BATCHES_MAX: Final = 64  # repeated batches whose replicas are being counted
 
@@ -52,6 +53,22 @@ class AppendChecks:
             self._refusals.remembered(too_many, batch)
             return False
         return True
+
+    def is_repeated(self, batch: ProducedBatch) -> bool:
+        """Whether a batch that is refused by its size is in the log already, with these sequences. Then it is answered so.
+
+        It was smaller than the limit of its time, and its first answer was lost.
+        """
+        header = parsed_header(batch.records)
+        if header is None or header.producer_id < 0 or header.attributes & TRANSACTIONAL:
+            return False
+        try:
+            repeated = self._partition.producers.check(header)
+        except KafkaError:
+            return False
+        if repeated is not None:
+            self._answer_repeated(batch, header, repeated)
+        return repeated is not None
 
     def is_within_quota(self, batch: ProducedBatch) -> bool:
         refusal = self._partition.backlog.refusal

@@ -21,6 +21,7 @@ from bmq.log.config import LogConfig
 from bmq.log.partition_log import AppendResult, ProducedBatch
 from bmq.protocol.control_batch import parse_end_transaction_marker
 from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
 from bmq.protocol.record_batch import LENGTH_OVERHEAD_BYTES, TRANSACTIONAL, BatchHeader, write_times
 
 
@@ -89,9 +90,14 @@ class PartitionAppends:
             if not self._queue.open(batch, self._context.opener, self._validator, now_ms):
                 self._refuse_over_append_budget(batch)
         except Exception as error:  # noqa: BLE001 any bug is answered or logged
-            self._refusals.for_error(error, batch)
+            self._refuse(error, batch)
         else:
             self._place(batch, view, header, now_ms)
+
+    def _refuse(self, error: Exception, batch: ProducedBatch) -> None:
+        is_too_large = isinstance(error, KafkaError) and error.code is ErrorCode.MESSAGE_TOO_LARGE
+        if not (is_too_large and not batch.request.is_internal and self._checks.is_repeated(batch)):
+            self._refusals.for_error(error, batch)
 
     def _take_up(self, batch: ProducedBatch, opened: Opened | None, now_ms: int) -> None:
         """Go on with an append that has waited in the queue."""
@@ -101,7 +107,7 @@ class PartitionAppends:
         elif opened is None:
             self._append(batch)
         elif isinstance(opened, Exception):
-            self._refusals.for_error(opened, batch)
+            self._refuse(opened, batch)
         elif self._checks.may_write(batch):
             view, header = opened
             # Only here: while it was opened, the batch could be answered and sent on.

@@ -610,6 +610,30 @@ def test_settings_may_change_while_it_writes() -> None:
     virtual(main)
 
 
+def test_a_batch_that_is_in_the_log_is_not_too_large_later() -> None:
+    """Its answer was lost, and the limit was lowered: refused, it would be sent in parts, and they are out of order for good."""
+
+    async def main() -> None:
+        world = World()
+        owner = world.owner()
+        log = await owner.log()
+        assert (await append(log, sequenced(0, b"a" * 200, b"b" * 200))).base_offset == 0
+        owner.manager.update_config(KEY, LogConfig(max_message_bytes=200))
+        again = await append(log, sequenced(0, b"a" * 200, b"b" * 200))
+        assert (again.error_code, again.base_offset, log.high_watermark) == (ErrorCode.NONE, 0, 2)
+        for larger in (
+            sequenced(0, b"a" * 400),  # other sequences
+            sequenced(2, b"c" * 400),
+            sequenced(0, b"a" * 200, b"b" * 200, producer_epoch=1),
+            batch_of(b"a" * 400),
+        ):
+            assert (await append(log, larger)).error_code is ErrorCode.MESSAGE_TOO_LARGE
+        assert (await append(log, sequenced(2, b"c"))).base_offset == 2
+        await owner.manager.close()
+
+    virtual(main)
+
+
 def test_after_the_end_nothing_is_served() -> None:
     async def main() -> None:
         world = World()
