@@ -27,9 +27,10 @@ class DueTimes(Generic[K]):
             heapq.heappop(self._heap)
         return None
 
-    def of(self, key: K) -> int:
-        """The key's time. Raises KeyError."""
-        return self._times[key]
+    def due(self, now_ms: int) -> K | None:
+        """What `take` would take first; None: nothing is due."""
+        at_ms = self.next_ms
+        return None if at_ms is None or at_ms > now_ms else self._heap[0][1]
 
     def set(self, key: K, at_ms: int) -> None:
         """Give the key a time, in place of the one it has."""

@@ -145,9 +145,12 @@ class CheckPosts:
         answered = await self.post(text, body)
         return None if answered is None else answer_of(*answered)
 
-    async def post(self, text: str, body: Callable[[], Awaitable[bytes | None]]) -> tuple[int, bytes] | None:
+    async def post(
+        self, text: str, body: Callable[[], Awaitable[bytes | None]], on_post: Callable[[], None] = lambda: None
+    ) -> tuple[int, bytes] | None:
         """Post `body()` when there is room for a request; status and body of the answer. None: there was nothing left to ask.
 
+        `on_post` is called when it goes out: its host may be asked, and has an address.
         Raises NobodyAsked, KafkaError, and what `body` raises.
         """
         try:
@@ -162,7 +165,7 @@ class CheckPosts:
                 return None
             try:
                 async with asyncio.timeout(self._settings.timeout_s):
-                    return await self._post(text, url, signed(data, secret, self._clock.now_ms()))
+                    return await self._post(text, url, signed(data, secret, self._clock.now_ms()), on_post)
             except TimeoutError:
                 why = f"{url.host}:{url.port} did not answer within {self._settings.timeout_s:g} s"
                 raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, why) from None
@@ -171,7 +174,7 @@ class CheckPosts:
         if self._client is not None:
             await self._client.aclose()
 
-    async def _post(self, text: str, url: CheckUrl, post: SignedPost) -> tuple[int, bytes]:
+    async def _post(self, text: str, url: CheckUrl, post: SignedPost, on_post: Callable[[], None]) -> tuple[int, bytes]:
         import httpx
 
         if self._client is None:
@@ -185,6 +188,7 @@ class CheckPosts:
             extensions = {"sni_hostname": url.host}
             there = named.copy_with(host=address)
             body = bytearray()
+            on_post()
             async with self._client.stream(
                 "POST", there, content=post.body, headers=headers, extensions=extensions
             ) as response:

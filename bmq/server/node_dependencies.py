@@ -11,7 +11,6 @@ from typing import Any
 from bmq.controller.config import ControllerConfig
 from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.share_state.config import ShareStateConfig
-from bmq.coordinator.transactions.checker import TransactionChecker
 from bmq.coordinator.transactions.config import TransactionConfig
 from bmq.election.election import Election
 from bmq.internode_client.link_tls import LinkTls
@@ -25,6 +24,7 @@ from bmq.proxy.log_levels import LogLevels
 from bmq.proxy.stall_watch import StallWatch
 from bmq.proxy.stats import ProxyStats
 from bmq.server.settings import Settings, split_roles
+from bmq.server.transaction_checks import Posts
 
 ImageChanged = Callable[[MetadataImage, MetadataImage], None]
 
@@ -41,7 +41,7 @@ class NodeHooks:
     here, before its answers leave. `on_elected`: a controller was made here. `on_controller_ended`: it is no longer
     here. `cleaning`: None if nothing is to be compacted. `log_config`: of each topic's logs here.
     `trim_memory`: see KafkaServer. `run_aside`: opens large batches (BatchOpener).
-    `transaction_checker`: in place of the node's own.
+    `transaction_posts`: in place of posts over the network.
     """
 
     on_image: ImageChanged = _nothing
@@ -55,7 +55,7 @@ class NodeHooks:
     log_config: Callable[[LogConfig], LogConfig] = lambda config: config
     cleaning: LogCleaning | None = None
     run_aside: RunAside = asyncio.to_thread
-    transaction_checker: TransactionChecker | None = None
+    transaction_posts: Posts | None = None
     trim_memory: Callable[[], object] | None = None
 
 

@@ -215,9 +215,8 @@ class NodeRoles:
             self._opener,
         )
         posts = half_checks(manager, self._image, self.record_io, dependencies.clock, settings.half_checks)
-        transaction_checks(self.transactions, posts, self._image, self.record_io, dependencies.clock)
-        if dependencies.hooks.transaction_checker is not None:
-            self.transactions.use_checker(dependencies.hooks.transaction_checker)
+        transaction_posts = dependencies.hooks.transaction_posts or posts
+        transaction_checks(self.transactions, transaction_posts, self._image, self.record_io, dependencies.clock)
         create_topics = partial(self.remote_controller.handle, ApiKey.CREATE_TOPICS)
         clock, config = dependencies.clock, dependencies.hooks.share_state
         configs = self.replica.broker_configs

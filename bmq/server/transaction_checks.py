@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import structlog
 
 from bmq.broker.half_checker import NobodyAsked
 from bmq.coordinator.transactions.check_back import CheckPolicy
-from bmq.coordinator.transactions.checker import CheckAnswers, Take, TransactionCheck
+from bmq.coordinator.transactions.checker import CheckAnswers, CheckRound, TransactionCheck
 from bmq.coordinator.transactions.coordinator import TransactionCoordinator
 from bmq.log.clock import Clock
 from bmq.log.partition_log import TopicPartition
@@ -16,6 +19,7 @@ from bmq.log.transaction_answers import ID, NUMBER, PRODUCER, STARTED
 from bmq.metadata.image import MetadataImage, TopicImage
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.batch_records import Record
+from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.request_context import by_itself
 from bmq.protocol.transaction_decisions import TransactionDecideRequest, TransactionDecideResponse
@@ -24,7 +28,6 @@ from bmq.proxy.dead_letters.target import target_of
 from bmq.proxy.transaction_check_ids import CheckIds
 from bmq.server.check_posts import transactions_answer, transactions_body
 from bmq.server.dead_letters import RecordIo
-from bmq.server.half_checks import CheckPosts
 
 RECORD_CHECKS_MAX: Final = 4
 """Appends of checks by records that are on their way at the same time."""
@@ -33,12 +36,17 @@ LOOKED_UP_MAX: Final = 8
 LOOK_UP_S: Final = 5.0
 """How long the check ids of one request are read."""
 
+APPEND_S: Final = 5.0
+"""How long the checks of one partition of the check topic are written."""
+
+_log = structlog.get_logger("bmq.server")
+
 _Checks = list[tuple[TransactionCheck, str | None]]
 
 
 def transaction_checks(
     transactions: TransactionCoordinator,
-    posts: CheckPosts,
+    posts: Posts,
     image: Callable[[], MetadataImage],
     io: RecordIo,
     clock: Clock,
@@ -58,12 +66,21 @@ class LocalDecisions:
         return await self._transactions.decide(request, by_itself(ApiKey.TRANSACTION_DECIDE))
 
 
+class Posts(Protocol):
+    """CheckPosts implements this."""
+
+    async def post(
+        self, text: str, body: Callable[[], Awaitable[bytes | None]], on_post: Callable[[], None]
+    ) -> tuple[int, bytes] | None:
+        """As CheckPosts.post."""
+
+
 class ApplicationChecker:
     """Implements bmq.coordinator.transactions.checker.TransactionChecker."""
 
     def __init__(
         self,
-        posts: CheckPosts,
+        posts: Posts,
         ids: CheckIds,
         image: Callable[[], MetadataImage],
         appender: RecordAppender,
@@ -76,65 +93,113 @@ class ApplicationChecker:
         self._clock = clock
         self._room = asyncio.Semaphore(RECORD_CHECKS_MAX)
 
-    async def ask(self, policy: CheckPolicy, take: Take) -> CheckAnswers:
+    async def ask(self, policy: CheckPolicy, checks: CheckRound) -> CheckAnswers:
         """As TransactionChecker.ask."""
-        return await (self._by_post if policy.url else self._by_record)(policy, take)
+        return await (self._by_post if policy.url else self._by_record)(policy, checks)
 
-    async def _by_post(self, policy: CheckPolicy, take: Take) -> CheckAnswers:
-        asked: _Checks = []
+    async def _by_post(self, policy: CheckPolicy, checks: CheckRound) -> CheckAnswers:
+        named = _Named()
 
         async def body() -> bytes | None:
-            asked.extend(await self._named(policy, await take()))
-            return transactions_body(asked) if asked else None
+            await self._name(named, policy, await checks.take())
+            return transactions_body(named.found) if named.found else None
 
-        answered = await self._posts.post(policy.url, body)
+        answered = await self._posts.post(policy.url, body, lambda: checks.asked(one for one, _ in named.found))
         if answered is None:
-            return CheckAnswers({})
-        return transactions_answer(*answered, [one.transactional_id for one, _ in asked])
+            return CheckAnswers({}, named.without, named.not_asked)
+        answers = transactions_answer(*answered, [one.transactional_id for one, _ in named.found])
+        return CheckAnswers(answers.decided, [*answers.left_undecided, *named.without], named.not_asked)
 
-    async def _by_record(self, policy: CheckPolicy, take: Take) -> CheckAnswers:
+    async def _by_record(self, policy: CheckPolicy, checks: CheckRound) -> CheckAnswers:
+        named = _Named()
         async with self._room:
-            checks = await take()
+            taken = await checks.take()
             try:
                 topic = target_of(self._image(), policy.topic, creates=False)
             except KafkaError as error:
                 raise NobodyAsked(str(error)) from error
             assert topic is not None
-            for one, check_id in await self._named(policy, checks):
-                await self._append(topic, one, check_id)
-        return CheckAnswers({})
+            await self._name(named, policy, taken)
+            by_partition: dict[int, _Checks] = {}
+            for one in named.found:
+                by_partition.setdefault(one[0].name.producer_id % len(topic.partitions), []).append(one)
+            failed = await _tried(
+                {number: self._append(topic, number, some, checks) for number, some in by_partition.items()}
+            )
+        if failed and len(failed) == len(by_partition):
+            raise next(iter(failed.values()))
+        for failure in failed.values():
+            _log.warning("transactions_not_checked", reason=str(failure))
+        unwritten = [one.transactional_id for number in failed for one, _ in by_partition[number]]
+        return CheckAnswers({}, named.without, [*named.not_asked, *unwritten])
 
-    async def _append(self, topic: TopicImage, check: TransactionCheck, check_id: str | None) -> None:
-        partition = check.name.producer_id % len(topic.partitions)
-        record = check_record(check, check_id, self._clock.now_ms())
+    async def _append(self, topic: TopicImage, partition: int, some: _Checks, checks: CheckRound) -> None:
+        now_ms = self._clock.now_ms()
+        records = [check_record(one, check_id, now_ms) for one, check_id in some]
         try:
-            await self._appender.append(TopicPartition(topic.topic_id, partition), [record])
+            await self._appender.append(TopicPartition(topic.topic_id, partition), records)
         except KafkaError as error:
             raise KafkaError(error.code, f"topic {topic.name}, partition {partition}: {error}") from error
+        checks.asked(one for one, _ in some)
 
-    async def _named(self, policy: CheckPolicy, checks: Sequence[TransactionCheck]) -> _Checks:
-        """Each with its check id; where ids are asked for, those without one are left out."""
+    async def _name(self, named: _Named, policy: CheckPolicy, checks: Sequence[TransactionCheck]) -> None:
+        """Find the check id of each; where ids are asked for, those without one are not asked about."""
         if not policy.id_topic:
-            return [(one, None) for one in checks]
+            named.found = [(one, None) for one in checks]
+            return
         slots = asyncio.Semaphore(LOOKED_UP_MAX)
 
-        async def named(one: TransactionCheck) -> tuple[TransactionCheck, str] | None:
+        async def look_up(one: TransactionCheck) -> str | None:
             async with slots:
-                try:
-                    found = await self._ids.find(policy.id_topic, one.name, one.id_partitions)
-                except BmqError:
-                    return None  # the next check tries again
-            return None if found is None else (one, found)
+                return await self._ids.find(policy.id_topic, one.name, one.id_partitions)
 
-        tasks = [asyncio.ensure_future(named(one)) for one in checks]
+        tasks = [(one, asyncio.ensure_future(look_up(one))) for one in checks]
         if not tasks:
-            return []
+            return
         try:
-            done, _ = await asyncio.wait(tasks, timeout=LOOK_UP_S)
+            await asyncio.wait([task for _, task in tasks], timeout=LOOK_UP_S)
         finally:
-            for task in tasks:
+            for _, task in tasks:
                 task.cancel()
-        return [found for task in tasks if task in done and (found := task.result()) is not None]
+        for one, task in tasks:
+            if not task.done() or task.cancelled() or isinstance(task.exception(), BmqError):
+                named.not_asked.append(one.transactional_id)  # the next check tries again
+            elif (check_id := task.result()) is None:
+                named.without.append(one.transactional_id)
+            else:
+                named.found.append((one, check_id))
+
+
+@dataclass(slots=True)
+class _Named:
+    """`found`: checks with their ids. `without`: transactions that have none. `not_asked`: the ids of these are not known yet."""
+
+    found: _Checks = field(default_factory=list)
+    without: list[str] = field(default_factory=list)
+    not_asked: list[str] = field(default_factory=list)
+
+
+async def _tried(appends: Mapping[int, Coroutine[Any, Any, None]]) -> dict[int, KafkaError]:
+    """Errors by partition. An append that takes too long is given up, so that a partition without an owner does not keep others waiting."""
+    tasks = {number: asyncio.ensure_future(append) for number, append in appends.items()}
+    if not tasks:
+        return {}
+    try:
+        done, _ = await asyncio.wait(tasks.values(), timeout=APPEND_S)
+    finally:
+        for task in tasks.values():
+            task.cancel()
+    failed = {}
+    for number, task in tasks.items():
+        error = task.exception() if task in done else None
+        if task not in done:
+            why = f"partition {number} did not take a check within {APPEND_S:g} s"
+            failed[number] = KafkaError(ErrorCode.REQUEST_TIMED_OUT, why)
+        elif isinstance(error, KafkaError):
+            failed[number] = error
+        elif error is not None:
+            raise error
+    return failed
 
 
 def check_record(check: TransactionCheck, check_id: str | None, now_ms: int) -> Record:

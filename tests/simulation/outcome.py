@@ -45,6 +45,11 @@ class Outcome:
     transactions_aborted: int = 0
     transactions_unknown: int = 0  # whose client never heard of their end
     committed_by_check: int = 0  # whose client never heard of it, and whose application was asked
+    transactions_asked: int = 0  # questions to applications about open transactions
+    deserted: int = 0  # transactions whose client died while all else was calm
+    deserted_committed: int = 0
+    deserted_asked: int = 0  # aborted after the application was asked
+    deserted_not_askable: int = 0  # aborted unasked, because no post found room in time
     zombies: int = 0  # clients that went on after another one had taken their place
     producers_refused: int = 0  # told that they are not their id's producer any more
     rotations: int = 0  # of producer ids whose epochs were used up
@@ -114,7 +119,9 @@ class Outcome:
             f"{self.plain_batches} plain batches, {self.acknowledged_batches} batches acknowledged, {self.records} records, "
             f"{self.commits} commits, {self.answers} look-ups, {self.transactions_committed} transactions committed, "
             f"{self.transactions_aborted} aborted, {self.transactions_unknown} unknown, "
-            f"{self.committed_by_check} of them committed by a check, {self.copies} copies, "
+            f"{self.committed_by_check} of them committed by a check, {self.transactions_asked} questions, "
+            f"{self.deserted} deserted ({self.deserted_committed} committed, {self.deserted_asked} aborted after a question, "
+            f"{self.deserted_not_askable} without one), {self.copies} copies, "
             f"{self.zombies} zombies, {self.producers_refused} producers refused, "
             f"{self.rotations} producer ids used up, {self.late_requests} late requests, "
             f"{self.assignments} assignments, {self.members_lost} members lost, "

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
+from bmq.coordinator.transactions.check_back import TransactionName
 from bmq.coordinator.transactions.transaction import MAX_EPOCH
 from bmq.protocol.error_codes import ErrorCode
+from tests.simulation.check_answers import Application, Database, Entry, Question
+from tests.simulation.deserted import Deserted, DesertedIds
 from tests.simulation.history import Violation
+from tests.simulation.outcome import Outcome
 from tests.simulation.producer_epochs import TransactionalId
 from tests.simulation.transaction_history import (
     CommittedRead,
@@ -247,3 +255,98 @@ def test_what_was_given_up_may_refuse_its_own_client() -> None:
     identity.lost(identity.ask("w.1"))
     claim = identity.told(identity.ask("w.1"), 7, 1)
     identity.refused(claim, ErrorCode.INVALID_PRODUCER_EPOCH, None, timeout_s=1.0)
+
+
+# ---------------------------------------------------------------- applications that are asked
+
+
+class Asked:
+    """A database whose transaction "w.1.1" was begun with epoch 3 of producer 7."""
+
+    def __init__(self, *, has_check_ids: bool = True) -> None:
+        self.clock = Clock()
+        self.history = TransactionHistory()
+        self.database = Database(self.history, self.clock, has_check_ids)
+        self.transaction = self.history.begin("w.1.1")
+        identity = TransactionalId("w", self.clock, MAX_EPOCH)
+        claim = identity.told(identity.ask("w.1"), 7, 3)
+        self.database.begin(identity, claim, self.transaction)
+
+    @property
+    def entry(self) -> Entry:
+        return self.database.entry_of(self.transaction)
+
+    def ask(
+        self, check_id: str | None = "w.1.1", *, id: str = "w", epoch: int = 3, since_s: float = 0.0
+    ) -> Entry | None:
+        return self.database.asked(Question(id, TransactionName(7, epoch, 1), check_id), since_s)
+
+
+def test_a_question_names_an_open_transaction_as_its_client_has() -> None:
+    asked = Asked()
+    assert asked.ask() is asked.entry and asked.entry.asked_s == [0.0]
+    with pytest.raises(Violation, match="has not opted in"):
+        asked.ask(id="stranger")
+    with pytest.raises(Violation, match="named otherwise"):
+        asked.ask(None)
+    with pytest.raises(Violation, match="that nobody wrote"):
+        asked.ask("w.1.2")
+    with pytest.raises(Violation, match="has the check id of w at"):
+        asked.ask(epoch=4)
+    assert Asked(has_check_ids=False).ask(None) is not None
+    assert Asked(has_check_ids=False).ask(None, epoch=4) is None, "nothing was begun with it yet"
+
+
+def test_what_had_ended_is_not_asked_about() -> None:
+    asked = Asked()
+    asked.clock.now_s = 5.0
+    asked.transaction.ask()
+    asked.history.committed(asked.transaction)
+    asked.clock.now_s = 6.0
+    assert asked.ask(since_s=4.9) is asked.entry, "the question was on its way"
+    with pytest.raises(Violation, match=r"w\.1\.1 had ended at 5\.000 s"):
+        asked.ask(since_s=5.1)
+    asked.entry.may_come_again = True
+    assert asked.ask(since_s=5.1) is asked.entry
+
+
+def deserted(**times: Any) -> tuple[DesertedIds, Asked, Deserted]:
+    """A transaction of 30 s that began at 0 s and is in the database."""
+    asked = Asked()
+    asked.database.commit(asked.transaction)
+    application = Application(asked.database, Random(1))
+    one = Deserted(asked.entry, b"value", 0.0, 30.0, **times)
+    ids = DesertedIds(cast(Any, SimpleNamespace()), (FIRST,), application, Random(1), cast(Any, None))
+    ids.deserted.append(one)
+    return ids, asked, one
+
+
+def judged(ids: DesertedIds, *values: bytes) -> tuple[int, int, int]:
+    """(committed, aborted after a question, aborted without one)"""
+    outcome = Outcome(0)
+    ids.check({FIRST: list(enumerate(values))}, outcome)
+    return outcome.deserted_committed, outcome.deserted_asked, outcome.deserted_not_askable
+
+
+def test_what_is_deserted_is_asked_about_before_its_time_out() -> None:
+    ids, asked, _ = deserted()
+    with pytest.raises(Violation, match="by its time-out, and nobody was asked"):
+        judged(ids)
+    assert judged(ids, b"value") == (1, 0, 0)
+    asked.entry.asked_s = [20.0]
+    assert judged(ids) == (0, 1, 0)
+
+
+def test_a_new_instance_waits_for_the_question_and_for_the_application() -> None:
+    ids, asked, one = deserted(restarted_s=5.0, let_in_s=15.1)
+    asked.entry.asked_s = [4.0]
+    with pytest.raises(Violation, match=r"10\.100 s after its new instance came, and nobody was asked"):
+        judged(ids)
+    asked.entry.asked_s = [4.0, 6.0]
+    with pytest.raises(Violation, match=r"is in the database, and was aborted 9\.100 s after the question"):
+        judged(ids)
+    assert judged(ids, b"value") == (1, 0, 0)
+    one.let_in_s = 16.1
+    assert judged(ids) == (0, 1, 0)
+    one.timeout_s, one.let_in_s, asked.entry.asked_s = 60.0, 36.0, []
+    assert judged(ids) == (0, 0, 1), "the question found no way out"

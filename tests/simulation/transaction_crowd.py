@@ -97,13 +97,16 @@ class World:
             await asyncio.sleep(self.dice.expovariate(1 / self.habits.pause_s))
 
     async def end(self, producer: TransactionalProducer) -> None:
-        """Commit or abort; sometimes that is the last that is heard of the client. Raises Refused, Crashed."""
+        """Commit or abort; sometimes that is the last that is heard of the client. Raises Refused, MustAbort, Crashed."""
         await self.maybe_stop()
         self.on_end()
         if self.dice.random() < self.habits.crash_rate:
             producer.commit_late()
             raise Crashed
-        if self.dice.random() >= self.habits.commit_rate or not producer.commit_database():
+        is_committing = self.dice.random() < self.habits.commit_rate
+        if is_committing:
+            await producer.send_check_id()
+        if not is_committing or not producer.commit_database():
             await producer.abort()
             return
         if self.database is not None:
@@ -122,6 +125,7 @@ class World:
         outcome.zombies = self.zombie_count
         if self.database is not None:
             outcome.committed_by_check = self.database.committed_without_their_client
+            outcome.transactions_asked = self.database.asked_count
         outcome.rotations = sum(identity.rotations for identity in self.identities)
 
 

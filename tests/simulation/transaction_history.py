@@ -59,7 +59,7 @@ class CommittedRead:
 
 
 class TransactionHistory:
-    """`on_acknowledge` hears of the values of each batch that was acknowledged.
+    """`on_acknowledge` hears of the values of each batch that was acknowledged, `on_end` of each transaction whose end was.
 
     `passing`: topics that are deleted and made again; what became of their records is not followed.
     """
@@ -72,6 +72,7 @@ class TransactionHistory:
         self.transactions: list[Transaction] = []
         self.acknowledged_batches = 0
         self.on_acknowledge: Callable[[list[bytes]], None] = lambda values: None
+        self.on_end: Callable[[Transaction], None] = lambda transaction: None
         self._of_value: dict[bytes, Transaction] = {}
         self._acknowledged: dict[tuple[Place, int], bytes] = {}
         self._read: dict[tuple[Place, int], bytes] = {}  # whether committed or not
@@ -133,6 +134,7 @@ class TransactionHistory:
         if transaction.hidden is not None:
             raise Violation(f"{transaction.name} is committed, and {transaction.hidden!r} of it was left out before")
         transaction.ending = Ending.COMMITTED
+        self.on_end(transaction)
         for partition, offset in transaction.offsets.items():
             self.stable_offsets[partition] = max(self.stable_offsets[partition], offset)
 
@@ -143,6 +145,7 @@ class TransactionHistory:
                 f"{transaction.name} is aborted, and {transaction.seen!r} of it was read as committed before"
             )
         transaction.ending = Ending.ABORTED
+        self.on_end(transaction)
 
     def keeps_its_epoch(self, producer_id: int, epoch: int) -> None:
         """A producer that ends many transactions with one epoch (EndTxn below 5) has it."""

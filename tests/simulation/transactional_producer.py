@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bmq.protocol.apis import ApiKey
-from bmq.protocol.batch_records import encode_batch
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages import (
     add_offsets_to_txn_request,
@@ -26,7 +26,8 @@ from bmq.protocol.messages import (
     txn_offset_commit_request,
 )
 from bmq.protocol.record_batch import TRANSACTIONAL
-from tests.simulation.check_answers import Database
+from bmq.proxy.transaction_check_ids import HEADER
+from tests.simulation.check_answers import CHECK_IDS, Database
 from tests.simulation.clients import TRANSACTION_KEY, Address, Client, Unhappy, expect, find_coordinator, now_ms
 from tests.simulation.connection import Disconnected
 from tests.simulation.history import Violation
@@ -102,7 +103,7 @@ class TransactionalProducer(Client):
         self.database: Database | None = None
         self._history = history
         self._identity = identity
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._transaction_count = 0
         self._started_s: float | None = None
         self._added: set[Place | str] = set()
@@ -127,6 +128,11 @@ class TransactionalProducer(Client):
         await self.until_done(self._find)
         await self.until_done(self._init)
 
+    async def start_once(self) -> None:
+        """The same, once. Raises Unhappy, Disconnected."""
+        await self._find()
+        await self._init()
+
     async def _find(self) -> None:
         await find_coordinator(self, self._identity.name, TRANSACTION_KEY)
 
@@ -134,7 +140,7 @@ class TransactionalProducer(Client):
         held = self.claim
         request = init_producer_id_request.InitProducerIdRequest(
             transactional_id=self._identity.name,
-            transaction_timeout_ms=int(self._timeout_s * 1000),
+            transaction_timeout_ms=int(self.timeout_s * 1000),
             producer_id=-1 if held is None else held.producer_id,
             producer_epoch=-1 if held is None else held.epoch,
         )
@@ -180,7 +186,7 @@ class TransactionalProducer(Client):
     def _explain(self, code: int) -> None:
         if self.claim is None:
             raise Violation(f"{self.name} asked for an epoch of {self._identity.name} and heard {ErrorCode(code).name}")
-        self._identity.refused(self.claim, code, self._started_s, self._timeout_s)
+        self._identity.refused(self.claim, code, self._started_s, self.timeout_s)
 
     def _held(self) -> Claim:
         assert self.claim is not None, "it has not started"
@@ -263,7 +269,7 @@ class TransactionalProducer(Client):
         topics: dict[str, list[produce_request.PartitionProduceData]] = {}
         for (topic, partition), batch in unanswered.items():
             records = encode_batch(
-                [self._history.record_of(value, batch.time_ms) for value in batch.values],
+                [self._record_of(topic, value, batch.time_ms) for value in batch.values],
                 producer_id=self._held().producer_id,
                 producer_epoch=self._held().epoch,
                 base_sequence=batch.sequence,
@@ -279,6 +285,11 @@ class TransactionalProducer(Client):
                 produce_request.TopicProduceData(name=name, partition_data=data) for name, data in topics.items()
             ],
         )
+
+    def _record_of(self, topic: str, value: bytes, time_ms: int) -> Record:
+        if topic == CHECK_IDS:
+            return Record(None, None, ((HEADER, value),), timestamp_ms=time_ms)
+        return self._history.record_of(value, time_ms)
 
     # --- offsets
 
@@ -342,7 +353,12 @@ class TransactionalProducer(Client):
         """Before the transaction itself. False: the transaction can only be aborted."""
         if self.database is None or not self._has_work:
             return True
-        return self.database.commit(self._identity, self._held(), self.transaction)
+        return self.database.commit(self.transaction)
+
+    async def send_check_id(self) -> None:
+        """The last record of a transaction that the application may be asked about. Raises Refused, MustAbort."""
+        if self.database is not None and self.database.has_check_ids and self._has_work:
+            await self.send({(CHECK_IDS, 0): [self.transaction.name.encode()]})
 
     async def commit(self) -> None:
         """Raises Refused; then it may be committed all the same: a proxy asks again when a coordinator is lost in the middle."""
@@ -371,6 +387,8 @@ class TransactionalProducer(Client):
     async def _end(self, *, is_commit: bool) -> None:
         await self.until_done(lambda: self._try_end(is_commit=is_commit))
         self._started_s = None
+        if self.database is not None:
+            self.database.entry_of(self.transaction).may_come_again = self._has_lost and not self.is_bumping
 
     async def _renew(self) -> None:
         """What was given up in this transaction must not come in the next one."""

@@ -2,7 +2,8 @@
 
 Writers write to several partitions of one topic at once, one of them to a topic as well that is deleted meanwhile; copiers read
 what was committed there and write it to another one, with the offsets they read at. Producers' epochs are used up early, so
-ids get other producer ids. In half of the seeds clients commit a database first, and coordinators ask what it says. At the end nothing is open, everybody has seen the same, and the copies are exactly those of
+ids get other producer ids. In half of the seeds clients commit a database first, and coordinators ask what it says; when all is calm
+more clients die there (deserted.py). At the end nothing is open, everybody has seen the same, and the copies are exactly those of
 what lies below the committed offsets.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,13 +21,22 @@ from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages import list_transactions_request
 from bmq.server.node_dependencies import NodeHooks
 from tests.simulation import copying_owner, deleted_topic
-from tests.simulation.check_answers import ANSWERS, Answerer, Database, SimulatedChecker, check_settings
+from tests.simulation.check_answers import (
+    ANSWERS,
+    CHECK_IDS,
+    Answerer,
+    Application,
+    Database,
+    SimulatedPosts,
+    check_settings,
+)
 from tests.simulation.clients import GROUP_KEY, TOPIC, Client, Unhappy, create_topic, expect, find_coordinator
 from tests.simulation.cluster import Cluster
 from tests.simulation.cluster_kind import ClusterKind
 from tests.simulation.cluster_node import NodeProcess
 from tests.simulation.committed_reads import Asker, Reader, end_offset, group_offsets, read_all
 from tests.simulation.copying_owner import copying_habits, copying_owners
+from tests.simulation.deserted import DesertedIds
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.group_member import session_settings
 from tests.simulation.history import Violation
@@ -66,19 +76,24 @@ class Transactions(Cluster):
 
     def __init__(self, seed: int, rates: FaultRates, is_looking_inside: bool = True) -> None:
         super().__init__(seed, rates, is_looking_inside)
-        self.seen = TransactionHistory((deleted_topic.NAME,))
+        self.seen = TransactionHistory((deleted_topic.NAME, CHECK_IDS))
         self.seen.on_acknowledge = self._check_acknowledged
         self._habits = Habits.of(self._dice("habits"))
         self._is_deleting_topics = self._dice("deletion").random() < 0.4
         self._copiers = self._dice("copying").choice(COPIERS)
         self._ownership = Ownership(self.loop.time)
-        self._database = Database() if self._is_asking() else None
-        self._checker = None if self._database is None else SimulatedChecker(self._database, self._dice("checker"))
+        self._application: Application | None = None
+        if self._is_asking():
+            database = Database(self.seen, self.loop.time, self._has_check_ids())
+            self._application = Application(database, self._dice("application"))
         self._member_habits = copying_habits(self._dice("member habits"))
 
     def _is_asking(self) -> bool:
         """Whether applications are asked about open transactions."""
         return self._dice("asking").random() < ASKING_SHARE
+
+    def _has_check_ids(self) -> bool:
+        return self._dice("check ids").random() < 0.5
 
     def _kind(self) -> ClusterKind:
         kind = super()._kind()
@@ -94,11 +109,12 @@ class Transactions(Cluster):
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(int(CLEANUP_INTERVAL_S * 1000)),
         }
         if self._is_asking():
-            settings["kafka"] |= check_settings()
+            settings["kafka"] |= check_settings(self._has_check_ids())
         return settings
 
     def _hooks(self, node: NodeProcess, dice: Any) -> NodeHooks:
-        return dataclasses.replace(super()._hooks(node, dice), transaction_checker=self._checker)
+        posts = None if self._application is None else SimulatedPosts(self._application)
+        return dataclasses.replace(super()._hooks(node, dice), transaction_posts=posts)
 
     async def run(self) -> None:
         for node_id in self.kind.roles:
@@ -110,8 +126,10 @@ class Transactions(Cluster):
         is_ending = asyncio.Event()
         world = World(
             self.client, self.seen, self._habits, self._dice("crowd"), self.loop.create_future(), is_ending.set,
-            self.kind.last_producer_epoch, self._database,
+            self.kind.last_producer_epoch, None if self._application is None else self._application.database,
         )  # fmt: skip
+        if self._application is not None:
+            self._application.failure = world.failure
         successions = self._successions(world)
         askers = [
             self.client(f"asker{number}", Asker, self.seen, (*SOURCES, *TARGETS), GROUP, SOURCE) for number in range(2)
@@ -119,24 +137,24 @@ class Transactions(Cluster):
         readers = [
             self.client(f"reader{number}", Reader, self.seen, (*SOURCES, *TARGETS), number < 2) for number in range(3)
         ]
-        answering = await self._answering(admin)
+        answering = [self.loop.create_task(work) for work in await self._answering(admin)]
         works = [
-            *answering,
             *(one.run() for one in successions),
             *(one.run() for one in (*askers, *readers)),
             *self.aging(),
         ]
         others = [watching, *(self.loop.create_task(work) for work in works)]
         chaos = self.loop.create_task(TransactionChaos(self, self._dice("chaos"), is_ending).run())
-        await until_done((chaos,), (world.failure, *others))
+        await until_done((chaos,), (world.failure, *others, *answering))
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
         self._calm()
         watching = self.loop.create_task(self.watch())
-        checking = self.loop.create_task(self._check_settled(admin))
-        await until_done((checking,), (watching, world.failure))
-        watching.cancel()
+        checking = self.loop.create_task(self._check_calm(world, admin))
+        await until_done((checking,), (watching, world.failure, *answering))
+        for task in (watching, *answering):
+            task.cancel()
         world.count(self.outcome)
         self.outcome.answers = sum(one.answer_count for one in askers)
         self.outcome.acknowledged_batches = self.seen.acknowledged_batches
@@ -146,7 +164,11 @@ class Transactions(Cluster):
 
     async def _answering(self, admin: Client) -> list[Coroutine[Any, Any, None]]:
         """The client that produces answers to checks, in seeds that have one."""
-        answers = None if self._checker is None else self._checker.by_records
+        if self._application is None:
+            return []
+        if self._application.database.has_check_ids:
+            await create_topic(admin, 1, self.kind.topic_configs(), CHECK_IDS)
+        answers = self._application.by_records
         if answers is None:
             return []
         await create_topic(admin, 1, {**self.kind.topic_configs(), ANSWER_ENABLE: "true"}, ANSWERS)
@@ -170,7 +192,17 @@ class Transactions(Cluster):
 
     # --- the end
 
-    async def _check_settled(self, admin: Client) -> None:
+    async def _check_calm(self, world: World, admin: Client) -> None:
+        if self._application is None:
+            await self._check_settled(admin)
+            return
+        self._application.be_calm()
+        deserted = DesertedIds(world, SOURCES, self._application, self._dice("deserted"), self.loop)
+        await deserted.run()
+        deserted.check(await self._check_settled(admin), self.outcome)
+
+    async def _check_settled(self, admin: Client) -> Mapping[Place, Sequence[tuple[int, bytes]]]:
+        """What readers of committed records see."""
         deadline_s = self.loop.time() + SETTLE_S
         for place in (*SOURCES, *TARGETS):
             await self._until_closed(admin, place, deadline_s)
@@ -192,6 +224,7 @@ class Transactions(Cluster):
         self.outcome.copies = self.seen.check_copies(source, copies, offsets)
         await self.check_aged()
         self.check_now()
+        return committed
 
     async def _until_closed(self, admin: Client, place: Place, deadline_s: float) -> None:
         """No transaction stays open in a partition once nobody writes any more."""

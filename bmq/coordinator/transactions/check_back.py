@@ -23,7 +23,19 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.transaction_records import NO_PRODUCER_ID, TransactionStatus, TransactionValue
 
 RESTART_WAIT_MS: Final = 10_000
-"""How long a new instance of the producer waits for the outcome of the last one's transaction, before it is aborted."""
+"""How long a new instance of the producer waits, once the application was asked, before the last one's transaction is aborted."""
+RESTART_ASK_MAX_MS: Final = 30_000
+"""How long it waits for the question. Both together are less than the minute for which Java's clients begin."""
+RESTART_SILENCE_MAX_MS: Final = 10_000
+"""An instance that has asked for nothing for so long has given up: the next one waits anew."""
+ASK_AGAIN_MS: Final = 1_000
+"""While a new instance waits for the question, it is tried so often."""
+ANSWERED_BYTES_MAX: Final = 60 * 1024
+"""Of transactional ids in one request, as its answer may have them: less than what is read of an answer."""
+_ESCAPED_BYTES: Final = 6
+"""Of one byte as `\\u0001`."""
+_AROUND_ID_BYTES: Final = 16
+"""Quotes, a comma, a line's end and its indentation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +95,11 @@ def first_check_ms(policy: CheckPolicy, value: TransactionValue) -> int:
     return value.start_ms + max(value.timeout_ms - policy.before_ms, value.timeout_ms // 2)
 
 
+def answer_bytes_max(transactional_id: str) -> int:
+    """Of an id in an answer, however its JSON is written."""
+    return _ESCAPED_BYTES * len(transactional_id.encode("utf-8", "surrogatepass")) + _AROUND_ID_BYTES
+
+
 # ---------------------------------------------------------------- what an answer does
 
 
@@ -113,76 +130,143 @@ def decide(
 
 
 class DueCheck(NamedTuple):
-    """`number`: 1 and up, of those that this owner of the shard has asked."""
+    """`number`: 1 and up, of those that this owner of the shard has taken."""
 
     transactional_id: str
     number: int
 
 
-class _Scheduled:
-    """`restart_until_ms`: so long a new instance of the producer waits; None: there is none."""
+@dataclass(slots=True)
+class _Restart:
+    """A new instance of the producer waits. `first_number`: of the first check that was taken since. Times of the loop's clock."""
 
-    __slots__ = ("is_asked_since_restart", "made", "name", "restart_until_ms")
+    first_number: int
+    since_ms: float
+    last_request_ms: float
+    asked_ms: float | None = None
+    is_left_undecided: bool = False
+
+    def is_over(self, now_ms: float) -> bool:
+        """Whether it has given up: a client that waits repeats its request."""
+        return now_ms - self.last_request_ms > RESTART_SILENCE_MAX_MS
+
+    def has_to_wait(self, now_ms: float) -> bool:
+        if self.is_left_undecided:
+            return False
+        if self.asked_ms is None:
+            return now_ms < self.since_ms + RESTART_ASK_MAX_MS
+        return now_ms < self.asked_ms + RESTART_WAIT_MS
+
+
+class _Scheduled:
+    """`restart`: None: no new instance of the producer waits."""
+
+    __slots__ = ("made", "name", "restart")
 
     def __init__(self, name: TransactionName) -> None:
         self.name = name
         self.made = 0
-        self.restart_until_ms: int | None = None
-        self.is_asked_since_restart = False
+        self.restart: _Restart | None = None
 
 
 class TransactionCheckSchedule:
-    """The next check of each open transaction of one shard that is asked about. Times are wall times."""
+    """The next check of each open transaction of one shard that is asked about.
+
+    Checks are due by the wall clock, as time-outs are. A new instance of a producer is asked about at once and waits by the loop's clock, which
+    nobody sets.
+    """
 
     def __init__(self) -> None:
         self._scheduled: dict[str, _Scheduled] = {}
         self._times: DueTimes[str] = DueTimes()
+        self._at_once: dict[str, None] = {}
+        """Whose new instance waits, in order; no check was taken since."""
 
     def __len__(self) -> int:
         return len(self._scheduled)
 
-    @property
-    def next_ms(self) -> int | None:
-        """When the next check is due; None without one."""
-        return self._times.next_ms
+    def wait_ms(self, now_ms: int) -> int | None:
+        """Until the next check is due, by the wall clock; 0: one is. None without one."""
+        if self._at_once:
+            return 0
+        next_ms = self._times.next_ms
+        return None if next_ms is None else max(0, next_ms - now_ms)
 
     def add(self, transactional_id: str, name: TransactionName, at_ms: int) -> None:
-        """Ask about it from then on. A transaction that is here already is left as it is."""
+        """Ask about it from then on (wall time). A transaction that is here already is left as it is."""
         scheduled = self._scheduled.get(transactional_id)
         if scheduled is None or scheduled.name != name:
             self._scheduled[transactional_id] = _Scheduled(name)
             self._times.set(transactional_id, at_ms)
+            self._at_once.pop(transactional_id, None)
 
     def forget(self, transactional_id: str) -> None:
         """Remove a transaction, because it has ended."""
         self._scheduled.pop(transactional_id, None)
         self._times.forget(transactional_id)
+        self._at_once.pop(transactional_id, None)
 
     def take(self, now_ms: int, count_max: int, interval_ms: int) -> list[DueCheck]:
-        """Take due checks, `count_max` at most, and schedule each transaction's next one an interval later."""
+        """Take due checks, `count_max` at most and no more than one answer holds, and schedule each transaction's next one an interval
+        later. `now_ms`: wall time.
+        """
         taken: list[DueCheck] = []
-        for transactional_id in self._times.take(now_ms, count_max, interval_ms):
-            one = self._scheduled[transactional_id]
-            one.made += 1
-            one.is_asked_since_restart = one.restart_until_ms is not None
-            taken.append(DueCheck(transactional_id, one.made))
+        size_bytes = 0
+        while len(taken) < count_max:
+            is_at_once = bool(self._at_once)
+            due = next(iter(self._at_once)) if is_at_once else self._times.due(now_ms)
+            if due is None:
+                break
+            size_bytes += answer_bytes_max(due)
+            if taken and size_bytes > ANSWERED_BYTES_MAX:
+                break
+            if is_at_once:
+                del self._at_once[due]
+                self._times.set(due, now_ms + interval_ms)
+            else:
+                self._times.take(now_ms, 1, interval_ms)
+            taken.append(self._taken(due, now_ms, interval_ms))
         return taken
+
+    def _taken(self, transactional_id: str, now_ms: int, interval_ms: int) -> DueCheck:
+        one = self._scheduled[transactional_id]
+        one.made += 1
+        if one.restart is not None and one.restart.asked_ms is None and interval_ms > ASK_AGAIN_MS:
+            self._times.set(transactional_id, now_ms + ASK_AGAIN_MS)  # this check may find no way out
+        return DueCheck(transactional_id, one.made)
 
     # ---------------------------------------------------------------- a new instance of the producer
 
-    def hold_back(self, transactional_id: str, now_ms: int) -> bool:
-        """Whether a new instance has to wait before it aborts this transaction. The first time it is asked about at once."""
+    def hold_back(self, transactional_id: str, now_ms: float) -> bool:
+        """Whether a new instance has to wait before it aborts this transaction. The first time it is asked about at once.
+
+        `now_ms` here and below: of the loop's clock.
+        """
         one = self._scheduled.get(transactional_id)
         if one is None:
             return False
-        if one.restart_until_ms is None:
-            one.restart_until_ms = now_ms + RESTART_WAIT_MS
-            if self._times.of(transactional_id) > now_ms:
-                self._times.set(transactional_id, now_ms)
-        return now_ms < one.restart_until_ms
+        restart = one.restart
+        if restart is None or restart.is_over(now_ms):
+            restart = one.restart = _Restart(one.made + 1, now_ms, now_ms)
+            self._at_once[transactional_id] = None
+        restart.last_request_ms = now_ms
+        return restart.has_to_wait(now_ms)
 
-    def left_undecided(self, transactional_id: str, name: TransactionName) -> None:
-        """The application has said so: a new instance that waits for that need not wait any longer."""
+    def asked(self, transactional_id: str, name: TransactionName, number: int, now_ms: float) -> None:
+        """This check is on its way to the application, which gets its time from now on."""
+        restart = self._restart_of(transactional_id, name, number)
+        if restart is not None and restart.asked_ms is None:
+            restart.asked_ms = now_ms
+
+    def left_undecided(self, transactional_id: str, name: TransactionName, number: int) -> None:
+        """The answer to this check: a new instance that waits for it need not wait any longer."""
+        restart = self._restart_of(transactional_id, name, number)
+        if restart is not None:
+            restart.is_left_undecided = True
+
+    def _restart_of(self, transactional_id: str, name: TransactionName, number: int) -> _Restart | None:
+        """Of the new instance that waits for this check; None: it was taken before one came, or is about another transaction."""
         one = self._scheduled.get(transactional_id)
-        if one is not None and one.name == name and one.is_asked_since_restart:
-            one.restart_until_ms = 0
+        if one is None or one.name != name or one.restart is None or number < one.restart.first_number:
+            return None
+        return one.restart

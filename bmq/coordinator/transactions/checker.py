@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from bmq.coordinator.transactions.check_back import CheckPolicy, TransactionName
@@ -19,22 +19,32 @@ class TransactionCheck(NamedTuple):
 
 
 class CheckAnswers(NamedTuple):
-    """`decided`: whether it commits, by transactional id. `left_undecided`: ids of which it was said that nobody knows yet."""
+    """`decided`: whether it commits, by transactional id. `left_undecided`: ids of which it was said that nobody knows yet, or
+    that have nothing to be asked by. `not_asked`: ids that could not be asked about this time.
+    """
 
     decided: Mapping[str, bool]
     left_undecided: Sequence[str] = ()
+    not_asked: Sequence[str] = ()
 
 
-Take = Callable[[], Awaitable[Sequence[TransactionCheck]]]
+class CheckRound(Protocol):
+    """The checks of one shard that go into one request."""
+
+    async def take(self) -> Sequence[TransactionCheck]:
+        """Those that are due now. Call it once, when there is room for a request. Raises BmqError."""
+
+    def asked(self, checks: Iterable[TransactionCheck]) -> None:
+        """Say of each that is asked about when it is: a post begins, or its record is in the log."""
 
 
 class TransactionChecker(Protocol):
     """One for a process. It bounds how many requests are on their way at once."""
 
-    async def ask(self, policy: CheckPolicy, take: Take) -> CheckAnswers:
-        """Call `take` when there is room for a request, and send what it returns.
+    async def ask(self, policy: CheckPolicy, checks: CheckRound) -> CheckAnswers:
+        """Take checks, and send them.
 
-        Raises BmqError: it was not sent, there was no answer, or what `take` raises.
+        Raises BmqError: none was sent, there was no answer, or what `take` raises.
         """
 
 

@@ -46,7 +46,7 @@ class TransactionMetrics(Collector):
             ("bmq_transactions_aborted", "Transactions whose abort was settled, for any reason.", self.aborted),
             ("bmq_transactions_timed_out", "Transactions aborted because their time was over.", self.timed_out),
             ("bmq_transaction_checks", "Checks of open transactions that were asked.", self.checks),
-            ("bmq_transaction_checks_failed", "Those without an answer.", self.checks_failed),
+            ("bmq_transaction_checks_failed", "Those that could not be asked, or got no answer.", self.checks_failed),
             ("bmq_transactions_committed_by_check", "Transactions that a check committed.", self.committed_by_check),
             ("bmq_transactions_aborted_by_check", "Transactions that a check rolled back.", self.aborted_by_check),
             ("bmq_transactional_ids_expired", "Transactional ids forgotten after their expiration.", self.expired_ids),

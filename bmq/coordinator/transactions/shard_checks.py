@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
 
@@ -111,7 +111,7 @@ class ShardChecks:
         """Whether a new instance of the producer has to wait before it aborts the open transaction."""
         if self._checks.checker is None:
             return False
-        is_held = self._schedule.hold_back(transactional_id, self._shard.now().wall_ms)
+        is_held = self._schedule.hold_back(transactional_id, self._shard.now().loop_ms)
         if is_held:
             self._plan()
             self._shard.arm()
@@ -119,13 +119,13 @@ class ShardChecks:
 
     def _plan(self) -> None:
         """Look when the next check is due."""
-        next_ms = self._schedule.next_ms
-        if next_ms is None or self._is_asking:
+        now = self._shard.now()
+        due_ms = self._schedule.wait_ms(now.wall_ms)
+        if due_ms is None or self._is_asking:
             self.look_ms = NEVER_MS
             return
-        now = self._shard.now()
         pause_ms = FAILED_PAUSE_MS if self._has_failed else PAUSE_MS
-        wait_ms = min(max(pause_ms, next_ms - now.wall_ms), LOOK_MS_MAX)
+        wait_ms = min(max(pause_ms, due_ms), LOOK_MS_MAX)
         self.look_ms = min(self.look_ms, now.loop_ms + wait_ms)
 
     # ---------------------------------------------------------------- asking
@@ -133,10 +133,10 @@ class ShardChecks:
     def look(self) -> None:
         """Ask about what is due."""
         self.look_ms = NEVER_MS
-        next_ms, checker = self._schedule.next_ms, self._checks.checker
+        checker = self._checks.checker
         if checker is None:
             return
-        if next_ms is not None and next_ms <= self._shard.now().wall_ms and not self._is_asking:
+        if self._schedule.wait_ms(self._shard.now().wall_ms) == 0 and not self._is_asking:
             self._is_asking = True
             self._spawn(self._ask(checker))
         else:
@@ -151,46 +151,29 @@ class ShardChecks:
             self._shard.arm()
 
     async def _check(self, checker: TransactionChecker) -> None:
-        asked: dict[str, TransactionValue] = {}
         metrics = self._metrics
+        checks = _Round(self._shard, self._checks, lambda: self._schedule)
         try:
-            answers = await checker.ask(self._checks.policy, lambda: self._take(asked))
+            answers = await checker.ask(self._checks.policy, checks)
         except (BmqError, StoreError) as error:
-            metrics.checks_failed += len(asked)
+            metrics.checks_failed += len(checks.taken)
             if not self._has_failed:
                 self._has_failed = True
                 _log.warning("transactions_not_checked", shard=self._shard.number, reason=str(error) or repr(error))
             return
         self._has_failed = False
-        metrics.checks += len(asked)
-        for transactional_id in answers.left_undecided:
-            if transactional_id in asked:
-                self._schedule.left_undecided(transactional_id, name_of(asked[transactional_id]))
+        metrics.checks += len(checks.taken) - len(answers.not_asked)
+        metrics.checks_failed += len(answers.not_asked)
+        checks.left_undecided(answers.left_undecided)
         appended = []
         for transactional_id, is_commit in answers.decided.items():
-            value = asked.get(transactional_id)
-            done = None if value is None else await self._settle(transactional_id, value, is_commit)
-            if value is not None and done is not None:
-                done.add_done_callback(partial(self._settled, transactional_id, value, is_commit))
+            asked = checks.taken.get(transactional_id)
+            done = None if asked is None else await self._settle(transactional_id, asked.value, is_commit)
+            if asked is not None and done is not None:
+                done.add_done_callback(partial(self._settled, transactional_id, asked.value, is_commit))
                 appended.append(done)
         if appended:
             await asyncio.wait(appended)
-
-    async def _take(self, asked: dict[str, TransactionValue]) -> list[TransactionCheck]:
-        """The due checks. First this owner proves that it was not replaced: a replaced owner would ask about ended transactions (rule 15)."""
-        await self._shard.prove()
-        policy = self._checks.policy
-        taken = []
-        for due in self._schedule.take(self._shard.now().wall_ms, CHECKS_MAX, policy.interval_ms):
-            value = self._shard.value_of(due.transactional_id)
-            if value is None or not is_asked_about(policy, due.transactional_id, value):
-                continue
-            asked[due.transactional_id] = value
-            partitions = id_partitions(policy, value)
-            taken.append(
-                TransactionCheck(due.transactional_id, name_of(value), value.timeout_ms, due.number, partitions)
-            )
-        return taken
 
     async def _settle(
         self, transactional_id: str, value: TransactionValue, is_commit: bool
@@ -220,3 +203,47 @@ class ShardChecks:
             producer_epoch=value.producer_epoch,
             is_commit=is_commit,
         )
+
+
+class _Taken(NamedTuple):
+    """`value`: the state that is asked about."""
+
+    value: TransactionValue
+    check: TransactionCheck
+
+
+class _Round:
+    """Implements CheckRound. It tells the schedule that it took its checks from, and no later one, which counts them anew."""
+
+    def __init__(self, shard: CheckedShard, checks: Checks, schedule: Callable[[], TransactionCheckSchedule]) -> None:
+        self.taken: dict[str, _Taken] = {}
+        self._shard = shard
+        self._checks = checks
+        self._current_schedule = schedule
+        self._schedule = schedule()
+
+    async def take(self) -> list[TransactionCheck]:
+        """The due checks. First this owner proves that it was not replaced: a replaced owner would ask about ended transactions (rule 15)."""
+        await self._shard.prove()
+        policy, self._schedule = self._checks.policy, self._current_schedule()
+        for due in self._schedule.take(self._shard.now().wall_ms, CHECKS_MAX, policy.interval_ms):
+            value = self._shard.value_of(due.transactional_id)
+            if value is None or not is_asked_about(policy, due.transactional_id, value):
+                continue
+            name, partitions = name_of(value), id_partitions(policy, value)
+            check = TransactionCheck(due.transactional_id, name, value.timeout_ms, due.number, partitions)
+            self.taken[due.transactional_id] = _Taken(value, check)
+        return [one.check for one in self.taken.values()]
+
+    def asked(self, checks: Iterable[TransactionCheck]) -> None:
+        """As CheckRound.asked."""
+        loop_ms = self._shard.now().loop_ms
+        for one in checks:
+            self._schedule.asked(one.transactional_id, one.name, one.number, loop_ms)
+
+    def left_undecided(self, transactional_ids: Iterable[str]) -> None:
+        """These were answered so."""
+        for transactional_id in transactional_ids:
+            if transactional_id in self.taken:
+                check = self.taken[transactional_id].check
+                self._schedule.left_undecided(transactional_id, check.name, check.number)

@@ -28,12 +28,14 @@ def test_it_is_a_dictionary_of_times_that_knows_its_least(steps: list[tuple[str,
             expected.pop(key, None)
         else:
             count_max = key
-            due = sorted((one_ms, one) for one, one_ms in expected.items() if one_ms <= at_ms)[:count_max]
+            due = sorted((one_ms, one) for one, one_ms in expected.items() if one_ms <= at_ms)
+            assert times.due(at_ms) == (due[0][1] if due else None)
+            due = due[:count_max]
             assert times.take(at_ms, count_max, interval_ms) == [one for _, one in due]
             for due_ms, one in due:
                 expected[one] = next(ms for ms in range(due_ms, at_ms + 9, interval_ms) if ms > at_ms)
         assert times.next_ms == min(expected.values(), default=None)
-        assert {one: times.of(one) for one in expected} == expected
+        assert times._times == expected
 
 
 def test_forgotten_keys_leave_the_memory() -> None:

@@ -91,6 +91,7 @@ async def test_a_call_within_a_call_is_counted_once() -> None:
     assert time.wait_ms() == 0  # 1 %; counted twice it would be 2.1
 
 
+@pytest.mark.usefixtures("loop_time")
 async def test_the_longer_of_two_times_is_told_and_noted() -> None:
     watch = Stopwatch()
     mute = Mute(asyncio.get_running_loop(), lambda: None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,6 +20,7 @@ from bmq.protocol.batch_records import Record
 from bmq.protocol.dead_letters import TOPIC_CONFIG
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
+from bmq.server import transaction_checks
 from bmq.server.half_checks import CheckPosts
 from bmq.server.transaction_checks import ApplicationChecker
 from tests.fakes.clock import FakeClock
@@ -49,11 +50,25 @@ class Ids:
 
 
 class Appender:
-    def __init__(self) -> None:
+    """`errors`: of partitions. `hangs`: partitions that do not answer."""
+
+    def __init__(self, errors: Mapping[int, KafkaError] | None = None, hangs: Collection[int] = ()) -> None:
         self.records: list[tuple[int, Record]] = []
+        self._errors = errors or {}
+        self._hangs = hangs
+
+    @property
+    def keys(self) -> dict[int, list[bytes | None]]:
+        """By partition."""
+        partitions = dict.fromkeys(partition for partition, _ in self.records)
+        return {number: [record.key for one, record in self.records if one == number] for number in partitions}
 
     async def append(self, place: TopicPartition, records: list[Record]) -> int:
         assert place.topic_id == TOPIC
+        if place.partition in self._errors:
+            raise self._errors[place.partition]
+        if place.partition in self._hangs:
+            await asyncio.Event().wait()
         self.records += [(place.partition, record) for record in records]
         return 0
 
@@ -70,12 +85,20 @@ def checker(
     )
 
 
-async def take() -> list[TransactionCheck]:
-    return CHECKS
+class Round:
+    """Implements CheckRound, and remembers which were asked about."""
 
+    def __init__(self, checks: Sequence[TransactionCheck] = CHECKS) -> None:
+        self.checks = checks
+        self.taken = 0
+        self.numbers: list[int] = []
 
-async def nothing() -> list[TransactionCheck]:
-    return []
+    async def take(self) -> Sequence[TransactionCheck]:
+        self.taken += 1
+        return self.checks
+
+    def asked(self, checks: Iterable[TransactionCheck]) -> None:
+        self.numbers += [one.name.producer_id - 7 for one in checks]
 
 
 async def test_transactions_are_asked_about_together(tmp_path: Path) -> None:
@@ -88,10 +111,12 @@ async def test_transactions_are_asked_about_together(tmp_path: Path) -> None:
 
     async with serving(decide) as port, posting(tmp_path) as posts:
         policy = CheckPolicy(("pay-",), url=f"http://127.0.0.1:{port}/")
-        assert await checker(posts).ask(policy, take) == CheckAnswers({"pay-0": False, "pay-2": True}, ["pay-1"])
+        checks = Round()
+        assert await checker(posts).ask(policy, checks) == CheckAnswers({"pay-0": False, "pay-2": True}, ["pay-1"], [])
+        assert checks.numbers == [0, 1, 2]
         asked = seen[0]["transactions"]
         assert [(one["transactional_id"], one["id"]) for one in asked] == [(f"pay-{n}", None) for n in range(3)]
-        assert await checker(posts).ask(policy, nothing) == CheckAnswers({})
+        assert await checker(posts).ask(policy, Round(())) == CheckAnswers({}, [], [])
         assert len(seen) == 1
 
 
@@ -104,10 +129,15 @@ async def test_those_without_a_check_id_are_not_asked_about(tmp_path: Path) -> N
     ids = Ids({8: "order-1", 9: None})
     async with serving(decide) as port, posting(tmp_path) as posts:
         policy = CheckPolicy(("pay-",), url=f"http://127.0.0.1:{port}/", id_topic="ids")
-        assert await checker(posts, ids).ask(policy, take) == CheckAnswers({"pay-1": True}, [])
+        checks = Round()
+        answers = await checker(posts, ids).ask(policy, checks)
+        assert answers == CheckAnswers({"pay-1": True}, ["pay-2"], ["pay-0"]), "there is none, or it is not found yet"
+        assert checks.numbers == [1]
         assert ids.asked == [("ids", 7, (0,)), ("ids", 8, (1,)), ("ids", 9, (2,))]
         ids.ids = {}
-        assert await checker(posts, ids).ask(policy, take) == CheckAnswers({}), "nobody is asked"
+        checks = Round()
+        assert await checker(posts, ids).ask(policy, checks) == CheckAnswers({}, [], ["pay-0", "pay-1", "pay-2"])
+        assert checks.numbers == [], "nobody is asked"
 
 
 @pytest.mark.parametrize(
@@ -118,16 +148,11 @@ async def test_those_without_a_check_id_are_not_asked_about(tmp_path: Path) -> N
     ],
 )
 async def test_what_may_not_be_asked_is_not(tmp_path: Path, url: str, words: str) -> None:
-    taken: list[int] = []
-
-    async def taking() -> list[TransactionCheck]:
-        taken.append(1)
-        return CHECKS
-
+    checks = Round()
     async with posting(tmp_path, hosts=("169.254.169.254", "127.0.0.1")) as posts:
         with pytest.raises(NobodyAsked, match=words):
-            await checker(posts).ask(CheckPolicy(("pay-",), url=url), taking)
-    assert taken == [1], "their times pass all the same"
+            await checker(posts).ask(CheckPolicy(("pay-",), url=url), checks)
+    assert (checks.taken, checks.numbers) == (1, []), "their times pass all the same"
 
 
 @pytest.mark.parametrize("status", [302, 500])
@@ -137,7 +162,7 @@ async def test_redirects_and_errors_are_no_answer(tmp_path: Path, status: int) -
 
     async with serving(decide) as port, posting(tmp_path) as posts:
         with pytest.raises(KafkaError, match=f"status {status}"):
-            await checker(posts).ask(CheckPolicy(("pay-",), url=f"http://127.0.0.1:{port}/"), take)
+            await checker(posts).ask(CheckPolicy(("pay-",), url=f"http://127.0.0.1:{port}/"), Round())
 
 
 async def test_a_service_that_hangs_is_left_after_the_timeout(tmp_path: Path) -> None:
@@ -149,14 +174,16 @@ async def test_a_service_that_hangs_is_left_after_the_timeout(tmp_path: Path) ->
 
     async with serving(decide) as port, posting(tmp_path, timeout_s=0.2) as posts:
         with pytest.raises(KafkaError, match=r"did not answer within 0\.2 s"):
-            await checker(posts).ask(CheckPolicy(("pay-",), url=f"http://127.0.0.1:{port}/"), take)
+            await checker(posts).ask(CheckPolicy(("pay-",), url=f"http://127.0.0.1:{port}/"), Round())
         hangs.set()
 
 
 async def test_a_record_for_each_check() -> None:
     appender = Appender()
     policy = CheckPolicy(("pay-",), topic="checks", id_topic="ids")
-    assert await checker(None, Ids({7: "order-0", 8: "order-1"}), appender).ask(policy, take) == CheckAnswers({})
+    checks = Round()
+    answers = await checker(None, Ids({7: "order-0", 8: "order-1"}), appender).ask(policy, checks)
+    assert answers == CheckAnswers({}, [], ["pay-2"]) and sorted(checks.numbers) == [0, 1]
     assert [(partition, record.key) for partition, record in appender.records] == [(1, b"order-0"), (0, b"order-1")]
     assert appender.records[0][1].headers == (
         ("bmq-transaction-id", b"pay-0"),
@@ -165,8 +192,28 @@ async def test_a_record_for_each_check() -> None:
         ("bmq-transaction-number", b"1"),
     )
     appender.records.clear()
-    await checker(None, None, appender).ask(CheckPolicy(("pay-",), topic="checks"), take)
-    assert [record.key for _, record in appender.records] == [b"pay-0", b"pay-1", b"pay-2"]
+    await checker(None, None, appender).ask(CheckPolicy(("pay-",), topic="checks"), Round())
+    assert appender.keys == {1: [b"pay-0", b"pay-2"], 0: [b"pay-1"]}
+
+
+async def test_a_partition_that_takes_no_check_does_not_keep_others_from_being_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    policy = CheckPolicy(("pay-",), topic="checks")
+    refusing = Appender({1: KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "it is full")})
+    checks = Round()
+    answers = await checker(None, None, refusing).ask(policy, checks)
+    assert answers == CheckAnswers({}, [], ["pay-0", "pay-2"]) and checks.numbers == [1]
+    assert refusing.keys == {0: [b"pay-1"]}
+
+    monkeypatch.setattr(transaction_checks, "APPEND_S", 0.1)
+    hanging, checks = Appender(hangs={1}), Round()
+    answers = await checker(None, None, hanging).ask(policy, checks)
+    assert answers == CheckAnswers({}, [], ["pay-0", "pay-2"]) and checks.numbers == [1]
+
+    both = Appender({number: KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "it is full") for number in (0, 1)})
+    with pytest.raises(KafkaError, match="topic checks, partition 1: it is full"):
+        await checker(None, None, both).ask(policy, checks)
 
 
 async def test_records_go_only_into_topics_that_take_them() -> None:
@@ -175,4 +222,4 @@ async def test_records_go_only_into_topics_that_take_them() -> None:
         (CheckPolicy(("pay-",), topic="checks"), checker(enabled="false"), "is not true"),
     ):
         with pytest.raises(NobodyAsked, match=words):
-            await made.ask(policy, take)
+            await made.ask(policy, Round())

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 
 from bmq.coordinator.transactions.check_back import CheckPolicy
-from bmq.coordinator.transactions.checker import CheckAnswers, Take, TransactionCheck
+from bmq.coordinator.transactions.checker import CheckAnswers, CheckRound, TransactionCheck
 from bmq.protocol.errors import BmqError
 
 
 class FakeTransactionChecker:
     """`answers`: transactional id -> whether it commits. `failure`: raised instead, after `take`. `gate`: answers wait for it.
+    `room`: requests wait for it before they take checks. `is_reached`: False: check ids are not found, and nobody is asked.
     `is_final`: those without an answer are said to be undecided.
     """
 
@@ -18,17 +19,24 @@ class FakeTransactionChecker:
         self.answers: dict[str, bool] = {}
         self.failure: BmqError | None = None
         self.is_final = True
+        self.is_reached = True
+        self.room = asyncio.Event()
+        self.room.set()
         self.gate = asyncio.Event()
         self.gate.set()
         self.asked: list[TransactionCheck] = []
 
-    async def ask(self, policy: CheckPolicy, take: Take) -> CheckAnswers:
-        checks = await take()
-        self.asked.extend(checks)
+    async def ask(self, policy: CheckPolicy, checks: CheckRound) -> CheckAnswers:
+        await self.room.wait()
+        taken = await checks.take()
+        if not self.is_reached:
+            return CheckAnswers({}, (), [one.transactional_id for one in taken])
+        checks.asked(taken)
+        self.asked.extend(taken)
         await self.gate.wait()
         if self.failure is not None:
             raise self.failure
-        ids = [one.transactional_id for one in checks]
+        ids = [one.transactional_id for one in taken]
         decided = {one: self.answers[one] for one in ids if one in self.answers}
         return CheckAnswers(decided, [one for one in ids if one not in decided] if self.is_final else ())
 

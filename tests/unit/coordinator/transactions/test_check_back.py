@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from bmq.coordinator.transactions.check_back import (
+    ANSWERED_BYTES_MAX,
+    ASK_AGAIN_MS,
+    RESTART_ASK_MAX_MS,
     RESTART_WAIT_MS,
     CheckPolicy,
     DueCheck,
@@ -29,6 +33,7 @@ from bmq.coordinator.transactions.transaction import (
 )
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.transaction_records import TopicPartitions, TransactionStatus, TransactionValue
+from bmq.server.check_posts import ANSWER_BYTES_MAX
 
 pytestmark = pytest.mark.unit
 
@@ -96,7 +101,8 @@ def test_an_answer_ends_the_transaction_and_fences_its_producer(is_commit: bool)
     write = settled(OPEN, is_commit)
     assert write.status == (S.PREPARE_COMMIT if is_commit else S.PREPARE_ABORT)
     assert (write.producer_epoch, write.last_producer_epoch) == (EPOCH + 1, EPOCH)
-    assert write.client_transaction_version == 2 and write.partitions == OPEN.partitions
+    assert write.client_transaction_version == 2
+    assert write.partitions == OPEN.partitions
     for value in (write, completed(write, NOW_MS)):
         assert decide(value, True, NAME, is_commit, NOW_MS) == Outcome(), "again"
         assert decide(value, False, NAME, not is_commit, NOW_MS).error is E.INVALID_TXN_STATE
@@ -179,14 +185,14 @@ def test_checks_follow_each_other_and_missed_ones_are_not_made_up_for() -> None:
     schedule = TransactionCheckSchedule()
     schedule.add("a", NAME, 1_000)
     schedule.add("a", NAME, 5_000)  # it got another partition
-    assert schedule.next_ms == 1_000 and schedule.take(999, 10, 300) == []
+    assert schedule.wait_ms(400) == 600 and schedule.take(999, 10, 300) == []
     assert schedule.take(1_000, 10, 300) == [DueCheck("a", 1)]
-    assert schedule.next_ms == 1_300
-    assert schedule.take(2_300, 10, 300) == [DueCheck("a", 2)] and schedule.next_ms == 2_500
+    assert schedule.wait_ms(1_000) == 300
+    assert schedule.take(2_300, 10, 300) == [DueCheck("a", 2)] and schedule.wait_ms(2_300) == 200
     schedule.add("a", NAME._replace(start_ms=9), 7_000)  # the next transaction
     assert schedule.take(6_999, 10, 300) == [] and schedule.take(7_000, 10, 300) == [DueCheck("a", 1)]
     schedule.forget("a")
-    assert schedule.next_ms is None and len(schedule) == 0
+    assert schedule.wait_ms(9_999_999) is None and len(schedule) == 0
 
 
 def test_no_more_than_asked_for_are_taken_and_what_has_ended_takes_no_room() -> None:
@@ -201,21 +207,115 @@ def test_no_more_than_asked_for_are_taken_and_what_has_ended_takes_no_room() -> 
     assert len(schedule.take(100_000, 100, 300)) == 10
 
 
-def test_a_new_instance_waits_for_one_answer_and_not_for_ever() -> None:
+@pytest.mark.parametrize("letter", ["a", "\x01", "é", "€", "\N{PILE OF POO}"])
+@pytest.mark.parametrize("length", [1, 40, 600, 9_000])
+def test_one_answer_has_room_for_all_that_one_request_asks_about(letter: str, length: int) -> None:
     schedule = TransactionCheckSchedule()
-    assert not schedule.hold_back("a", 0), "nobody is asked about it"
-    schedule.add("a", NAME, 50_000)
-    assert schedule.hold_back("a", 10_000) and schedule.next_ms == 10_000, "asked about at once"
-    assert schedule.take(10_000, 10, 5_000) == [DueCheck("a", 1)]
-    assert schedule.hold_back("a", 10_000 + RESTART_WAIT_MS - 1)
-    assert not schedule.hold_back("a", 10_000 + RESTART_WAIT_MS)
+    ids = [f"{number:03}{letter * (length // len(letter.encode()))}" for number in range(150)]
+    for one in ids:
+        schedule.add(one, NAME, WALL_MS)
+        schedule.hold_back(one, 0.0)
+    asked: list[str] = []
+    while some := [one.transactional_id for one in schedule.take(WALL_MS, 100, INTERVAL_MS)]:
+        asked += some
+        assert len(json.dumps({"commit": some, "rollback": []}, indent=4)) <= ANSWER_BYTES_MAX
+        assert len(some) == min(100, len(ids) - len(asked) + len(some)) or length > 40
+    assert asked == ids, "each once, in order"
+    assert ANSWERED_BYTES_MAX < ANSWER_BYTES_MAX
 
-    schedule.add("b", NAME, 50_000)
-    schedule.take(50_000, 10, 5_000)
-    schedule.left_undecided("b", NAME)
-    assert schedule.hold_back("b", 51_000), "that was said before the restart"
-    schedule.take(51_000, 10, 5_000)
-    schedule.left_undecided("b", NAME._replace(start_ms=1))
-    assert schedule.hold_back("b", 51_001), "of another transaction"
-    schedule.left_undecided("b", NAME)
-    assert not schedule.hold_back("b", 51_001)
+
+WALL_MS, INTERVAL_MS = 5_000_000, 5_000
+
+
+def restarted(at_ms: float = 1_000.0) -> TransactionCheckSchedule:
+    """A transaction "a" that is due much later, whose producer has a new instance since `at_ms` of the loop's clock."""
+    schedule = TransactionCheckSchedule()
+    schedule.add("a", NAME, WALL_MS + 500_000)
+    assert schedule.hold_back("a", at_ms)
+    return schedule
+
+
+def is_held_at(schedule: TransactionCheckSchedule, start_ms: float, end_ms: float) -> bool:
+    """What a client hears at the end that has asked each second since."""
+    now_ms = start_ms
+    while now_ms < end_ms:
+        schedule.hold_back("a", now_ms)
+        now_ms += 1_000
+    return schedule.hold_back("a", end_ms)
+
+
+def test_a_new_instance_is_asked_about_at_once_whatever_the_wall_clock_says() -> None:
+    assert not TransactionCheckSchedule().hold_back("a", 0), "nobody is asked about it"
+    schedule = restarted()
+    assert schedule.wait_ms(WALL_MS) == 0
+    assert schedule.wait_ms(WALL_MS - 3_600_000) == 0, "the clock was set back"
+    assert schedule.take(WALL_MS - 3_600_000, 10, INTERVAL_MS) == [DueCheck("a", 1)]
+    assert schedule.wait_ms(WALL_MS - 3_600_000) == ASK_AGAIN_MS, "nobody was asked yet"
+    schedule.asked("a", NAME, 1, 1_100.0)
+    again_ms = WALL_MS - 3_600_000 + ASK_AGAIN_MS
+    assert schedule.take(again_ms, 10, INTERVAL_MS) == [DueCheck("a", 2)]
+    assert schedule.wait_ms(again_ms) == INTERVAL_MS
+
+
+def test_the_application_has_its_time_from_the_question_on() -> None:
+    schedule = restarted(0.0)
+    schedule.take(WALL_MS, 10, INTERVAL_MS)
+    assert is_held_at(schedule, 0.0, 25_000.0), "nobody was asked yet"
+    schedule.asked("a", NAME, 1, 25_000.0)
+    assert is_held_at(schedule, 25_000.0, 25_000.0 + RESTART_WAIT_MS - 1)
+    assert not schedule.hold_back("a", 25_000.0 + RESTART_WAIT_MS)
+    assert not schedule.hold_back("a", 25_001.0 + RESTART_WAIT_MS), "its abort was not written: it asks again"
+    schedule.asked("a", NAME, 2, 36_000.0)
+    assert not schedule.hold_back("a", 36_001.0), "the first question counts"
+
+
+def test_a_question_that_finds_no_way_out_is_not_waited_for_for_ever() -> None:
+    schedule = restarted(0.0)
+    assert is_held_at(schedule, 0.0, RESTART_ASK_MAX_MS - 1)
+    assert not schedule.hold_back("a", RESTART_ASK_MAX_MS)
+
+
+def test_an_answer_that_says_nothing_ends_the_wait_for_that_question_alone() -> None:
+    schedule = TransactionCheckSchedule()
+    schedule.add("a", NAME, WALL_MS)
+    assert schedule.take(WALL_MS, 10, INTERVAL_MS) == [DueCheck("a", 1)]
+    assert schedule.hold_back("a", 0.0)
+    schedule.asked("a", NAME, 1, 1.0)
+    schedule.left_undecided("a", NAME, 1)
+    assert is_held_at(schedule, 0.0, RESTART_WAIT_MS + 1), "the question was taken before the restart"
+    assert schedule.take(WALL_MS, 10, INTERVAL_MS) == [DueCheck("a", 2)]
+    schedule.left_undecided("a", NAME._replace(start_ms=1), 2)
+    assert schedule.hold_back("a", RESTART_WAIT_MS + 2), "of another transaction"
+    schedule.left_undecided("a", NAME, 2)
+    assert not schedule.hold_back("a", RESTART_WAIT_MS + 3)
+
+
+def test_a_later_instance_waits_anew() -> None:
+    schedule = restarted(0.0)
+    schedule.take(WALL_MS, 10, INTERVAL_MS)
+    schedule.asked("a", NAME, 1, 100.0)
+    assert is_held_at(schedule, 0.0, 5_000.0) and not schedule.hold_back("a", RESTART_WAIT_MS + 100)
+    schedule.left_undecided("a", NAME, 1)
+    hour_ms = 3_600_000.0
+    assert schedule.hold_back("a", hour_ms) and schedule.wait_ms(WALL_MS) == 0, "it is asked about again"
+    schedule.left_undecided("a", NAME, 1)
+    assert schedule.hold_back("a", hour_ms + 1), "the answer to the question that the former instance waited for"
+    assert schedule.take(WALL_MS, 10, INTERVAL_MS) == [DueCheck("a", 2)]
+    schedule.asked("a", NAME, 2, hour_ms + 1)
+    assert is_held_at(schedule, hour_ms + 1, hour_ms + RESTART_WAIT_MS)
+    assert not schedule.hold_back("a", hour_ms + RESTART_WAIT_MS + 1)
+
+
+def test_what_has_ended_is_not_asked_about_at_once() -> None:
+    schedule = restarted()
+    schedule.forget("a")
+    assert schedule.wait_ms(WALL_MS) is None and schedule.take(WALL_MS, 10, INTERVAL_MS) == []
+    schedule.add("a", NAME, WALL_MS + 1)
+    schedule.hold_back("a", 1_000.0)
+    schedule.add("a", NAME._replace(start_ms=9), WALL_MS + 2)
+    assert schedule.take(WALL_MS + 1, 10, INTERVAL_MS) == [], "the next transaction"
+    for number in range(5):
+        schedule.add(f"b{number}", NAME, WALL_MS)
+        schedule.hold_back(f"b{number}", 1_000.0)
+    assert [one.transactional_id for one in schedule.take(WALL_MS, 3, INTERVAL_MS)] == ["b0", "b1", "b2"]
+    assert [one.transactional_id for one in schedule.take(WALL_MS, 3, INTERVAL_MS)] == ["b3", "b4"]

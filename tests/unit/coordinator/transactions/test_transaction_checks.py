@@ -297,6 +297,127 @@ def test_a_new_instance_does_not_wait_for_a_service_that_hangs() -> None:
     run(main)
 
 
+async def let_in_after_s(world: Asked) -> float:
+    """How long a new instance waits, as a client does."""
+    since_s = asyncio.get_running_loop().time()
+    while (answer := await world.init())[0] == E.CONCURRENT_TRANSACTIONS:  # noqa: ASYNC110 -- as a client does
+        await asyncio.sleep(0.05)
+    assert answer[0] == 0
+    return asyncio.get_running_loop().time() - since_s
+
+
+def test_a_question_that_is_late_leaves_the_application_its_time() -> None:
+    async def main(world: Asked) -> None:
+        await open_transaction(world)
+        world.checker.room.clear()
+        world.checker.gate.clear()
+        world.checker.answers["id"] = True
+        waiting = asyncio.ensure_future(let_in_after_s(world))
+        await asyncio.sleep(15)
+        assert world.checker.asked == [] and world.state().status == S.ONGOING
+        world.checker.room.set()
+        await asyncio.sleep(9)
+        assert world.checker.numbers == [1] and world.state().status == S.ONGOING
+        world.checker.gate.set()
+        assert 23.9 < await waiting < 25
+        assert {marker.is_commit for _, _, marker in world.markers.written} == {True}
+
+    run(main)
+
+
+def test_a_question_that_cannot_be_asked_is_not_waited_for_for_ever() -> None:
+    async def main(world: Asked) -> None:
+        await open_transaction(world)
+        world.checker.is_reached = False
+        assert 29.9 < await let_in_after_s(world) < 31
+        assert world.checker.asked == [] and world.coordinator.metrics.checks == 0
+        assert world.coordinator.metrics.checks_failed >= 25, "it was tried each second"
+        assert {marker.is_commit for _, _, marker in world.markers.written} == {False}
+
+    run(main)
+
+
+@pytest.mark.parametrize("step_ms", [-3_600_000, 9_000])
+@pytest.mark.parametrize("is_asked", [False, True])
+def test_a_wall_clock_that_is_set_neither_ends_nor_prolongs_the_wait(step_ms: int, is_asked: bool) -> None:
+    """`is_asked`: whether it is set behind the question."""
+
+    async def main(world: Asked) -> None:
+        await open_transaction(world)
+        world.checker.gate.clear()
+        assert (await world.init())[0] == E.CONCURRENT_TRANSACTIONS
+        if is_asked:
+            await asyncio.sleep(0.5)
+        assert world.checker.numbers == [1] * is_asked
+        world.clock.advance(step_ms)
+        assert 9.4 < await let_in_after_s(world) < 11
+        assert world.checker.numbers == [1], "it was asked about at once"
+        world.checker.gate.set()
+
+    run(main)
+
+
+def test_an_answer_to_an_earlier_question_does_not_end_the_wait() -> None:
+    async def main(world: Asked) -> None:
+        await open_transaction(world)
+        world.checker.gate.clear()
+        await asyncio.sleep(FIRST_S + 0.5)
+        assert world.checker.numbers == [1]
+        waiting = asyncio.ensure_future(let_in_after_s(world))
+        await asyncio.sleep(0.1)
+        world.checker.gate.set()  # nobody knew, before the restart
+        await asyncio.sleep(0)
+        world.checker.gate.clear()
+        await asyncio.sleep(2)
+        assert world.checker.numbers == [1, 2] and not waiting.done() and world.state().status == S.ONGOING
+        world.checker.answers["id"] = True
+        world.checker.gate.set()
+        await waiting
+        assert {marker.is_commit for _, _, marker in world.markers.written} == {True}
+
+    run(main)
+
+
+def test_an_answer_from_before_a_new_policy_does_not_end_the_wait() -> None:
+    async def main(world: Asked) -> None:
+        await open_transaction(world)
+        world.checker.gate.clear()
+        await asyncio.sleep(FIRST_S + 5)
+        assert world.checker.numbers == [1]
+        world.coordinator.reconfigure_checks(replace(POLICY, interval_ms=3_000))
+        waiting = asyncio.ensure_future(let_in_after_s(world))
+        await asyncio.sleep(0.1)
+        world.checker.gate.set()
+        await asyncio.sleep(0)
+        world.checker.gate.clear()
+        await asyncio.sleep(2)
+        assert world.checker.numbers == [1, 1] and not waiting.done()
+        world.checker.gate.set()
+        await waiting
+
+    run(main)
+
+
+def test_a_second_restart_waits_anew() -> None:
+    async def main(world: Asked) -> None:
+        await open_transaction(world)
+        assert (await world.init())[0] == E.CONCURRENT_TRANSACTIONS
+        await asyncio.sleep(20)
+        assert world.checker.asked and world.state().status == S.ONGOING, (
+            "nobody knew, and it has asked for nothing since"
+        )
+        world.checker.gate.clear()
+        world.checker.answers["id"] = True
+        waiting = asyncio.ensure_future(let_in_after_s(world))
+        await asyncio.sleep(5)
+        assert not waiting.done() and world.state().status == S.ONGOING
+        world.checker.gate.set()
+        await waiting
+        assert {marker.is_commit for _, _, marker in world.markers.written} == {True}
+
+    run(main)
+
+
 def test_a_stranger_is_refused_and_does_not_wait() -> None:
     async def main(world: Asked) -> None:
         await open_transaction(world)
