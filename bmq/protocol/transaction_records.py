@@ -66,7 +66,8 @@ class TransactionValue:
     """`partitions` is null if `status` is EMPTY. Times are wall time; `start_ms` is -1 without a transaction.
 
     `previous_producer_id`: the one before, whose epochs were used up; `next_producer_id`: in use once the end of the
-    transaction is complete. `client_transaction_version`: of the client that made this change, 2 or 0.
+    transaction is complete. `client_transaction_version`: of the client that made this change, 2 or 0;
+    3: a check has committed the transaction of a client of 0.
     `last_producer_epoch`: the one before `producer_epoch`; its holder may still repeat a request with it.
     """
 

@@ -38,6 +38,8 @@ MAX_EPOCH: Final = 2**15 - 2
 """The last producer epoch that a client gets; the next one is only for fencing. Functions take it as `last_epoch`."""
 EPOCH_BUMPED_FROM: Final = 2
 """First transaction version in which the end of a transaction bumps the epoch."""
+COMMITTED_BY_CHECK: Final = 3
+"""The transaction version of a commit of ours, for a client that keeps its epoch. Markers and older nodes take it for the version before."""
 NO_START_MS: Final = -1
 
 Partition = tuple[str, int]
@@ -283,8 +285,13 @@ def _end_at_same_epoch(
 
 
 def _was_committed_for(value: TransactionValue, producer: Producer, last_epoch: int) -> bool:
-    """Whether a commit that bumped the epoch was the producer's transaction: a check has committed it."""
-    if value.status == TransactionStatus.PREPARE_COMMIT and value.client_transaction_version >= EPOCH_BUMPED_FROM:
+    """Whether a check has committed the transaction of a producer that keeps its epoch, one bump behind.
+
+    Behind a client's own commit that bumped the epoch it is fenced, as by Kafka.
+    """
+    if value.client_transaction_version != COMMITTED_BY_CHECK:
+        return False
+    if value.status == TransactionStatus.PREPARE_COMMIT:
         return producer == Producer(value.producer_id, value.producer_epoch - 1)
     return value.status == TransactionStatus.COMPLETE_COMMIT and _is_answered_already(value, producer, last_epoch)
 
@@ -356,7 +363,12 @@ def settle_by_check(
     if not is_commit:
         return _aborted(value, now_ms, fresh_producer_id, last_epoch)
     outcome = _prepared_at_next_epoch(value, True, now_ms, fresh_producer_id, last_epoch)
-    return outcome if outcome.needs_producer_id else Outcome(write=outcome.write)
+    write = outcome.write
+    if write is None:
+        return outcome
+    if value.client_transaction_version < EPOCH_BUMPED_FROM:
+        write = replace(write, client_transaction_version=COMMITTED_BY_CHECK)
+    return Outcome(write=write)
 
 
 def ended_as(value: TransactionValue, producer: Producer, start_ms: int, last_epoch: int = MAX_EPOCH) -> bool | None:

@@ -29,6 +29,7 @@ from bmq.coordinator.transactions.marker_delivery import MarkerDelivery, MarkerW
 from bmq.coordinator.transactions.metrics import TransactionMetrics
 from bmq.coordinator.transactions.shard_checks import ShardChecks
 from bmq.coordinator.transactions.transaction import (
+    EPOCH_BUMPED_FROM,
     Outcome,
     abort_timed_out,
     completed,
@@ -334,7 +335,7 @@ class TransactionShard(Shard):
             value.producer_epoch,
             self.coordinator_epoch,
             value.status == TransactionStatus.PREPARE_COMMIT,
-            value.client_transaction_version,
+            min(value.client_transaction_version, EPOCH_BUMPED_FROM),
         )
         backoff = Backoff(
             self._random, first_s=self._config.retry_min_ms / 1000, max_s=self._config.retry_max_ms / 1000

@@ -23,6 +23,7 @@ from bmq.coordinator.transactions.check_back import (
     name_of,
 )
 from bmq.coordinator.transactions.transaction import (
+    COMMITTED_BY_CHECK,
     MAX_EPOCH,
     Outcome,
     Producer,
@@ -101,7 +102,7 @@ def test_an_answer_ends_the_transaction_and_fences_its_producer(is_commit: bool)
     write = settled(OPEN, is_commit)
     assert write.status == (S.PREPARE_COMMIT if is_commit else S.PREPARE_ABORT)
     assert (write.producer_epoch, write.last_producer_epoch) == (EPOCH + 1, EPOCH)
-    assert write.client_transaction_version == 2
+    assert write.client_transaction_version == (COMMITTED_BY_CHECK if is_commit else 2)
     assert write.partitions == OPEN.partitions
     for value in (write, completed(write, NOW_MS)):
         assert decide(value, True, NAME, is_commit, NOW_MS) == Outcome(), "again"
@@ -162,6 +163,18 @@ def test_a_client_is_told_that_its_transaction_is_committed() -> None:
         assert end_transaction(value, value is write, CLIENT, False, 0, NOW_MS).error is E.INVALID_TXN_STATE
     older = Producer(PID, EPOCH - 1)
     assert end_transaction(after, False, older, True, 0, NOW_MS).error is E.PRODUCER_FENCED
+
+
+def test_behind_a_commit_that_bumps_the_epoch_a_client_that_keeps_it_is_fenced_as_by_kafka() -> None:
+    bumping = replace(OPEN, client_transaction_version=2)
+    by_client = end_transaction(bumping, False, CLIENT, True, 2, NOW_MS).write
+    by_check = settled(bumping, True)
+    assert by_client is not None
+    for write in (by_client, by_check):
+        for value in (write, completed(write, NOW_MS)):
+            assert end_transaction(value, value is write, CLIENT, True, 0, NOW_MS).error is E.PRODUCER_FENCED
+        told = end_transaction(completed(write, NOW_MS), False, CLIENT, True, 2, NOW_MS)
+        assert told == Outcome(producer_id=PID, producer_epoch=EPOCH + 1)
 
 
 def test_a_client_is_never_told_that_an_aborted_transaction_is_committed() -> None:

@@ -80,7 +80,7 @@ class TransactionHistory(RuleBasedStateMachine):
             if before.status == S.ONGOING:
                 assert name_of(before) not in self.ended, "one outcome for each transaction"
                 self.ended[name_of(before)] = value.status == S.PREPARE_COMMIT
-            if value.client_transaction_version == 2:
+            if value.client_transaction_version >= 2:
                 ended = Producer(before.producer_id, before.producer_epoch)
                 assert ended not in self.committed, "one outcome for each epoch"
                 self.committed[ended] = value.status == S.PREPARE_COMMIT
