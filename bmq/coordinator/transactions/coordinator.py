@@ -418,8 +418,9 @@ class TransactionCoordinator:
         is_abort = outcome.write is not None or outcome.needs_producer_id
         if not is_abort or value is None or value.status != TransactionStatus.ONGOING:
             return False
-        shard = self.directory.find(transactional_id)
-        return shard is not None and shard.checks.hold_back(transactional_id)
+        # Not `find`: it has no shard that others still wait for, as behind a hand-over. Without one the client has to find its next owner.
+        shard = self.directory.ready.get(self.directory.number_of(transactional_id))
+        return shard is None or shard.checks.hold_back(transactional_id)
 
     # ---------------------------------------------------------------- administration
 

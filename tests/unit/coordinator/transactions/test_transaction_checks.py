@@ -267,6 +267,24 @@ def test_a_new_instance_waits_for_the_outcome_of_the_last_ones_transaction() -> 
     run(main)
 
 
+def test_a_new_instance_waits_although_other_requests_still_wait_for_the_shard() -> None:
+    """As behind a hand-over: the next owner loads the shard for all of them."""
+
+    async def main(world: Asked) -> None:
+        await open_transaction(world)
+        former = world.coordinator
+        world.take_over()
+        world.checker.answers["id"] = True
+        (error, _, _), other = await asyncio.gather(world.init(), world.init("other"))
+        assert (error, other[0]) == (E.CONCURRENT_TRANSACTIONS, E.NONE)
+        await settled(world, S.COMPLETE_COMMIT)
+        assert len(world.checker.asked) == 1
+        assert {marker.is_commit for _, _, marker in world.markers.written} == {True}
+        await former.close()
+
+    run(main)
+
+
 def test_a_new_instance_aborts_what_nobody_has_committed() -> None:
     async def main(world: Asked) -> None:
         await open_transaction(world)
