@@ -26,7 +26,9 @@ from bmq.protocol.errors import BmqError
 CHECKS_MAX: Final = 500
 """Half messages that are asked about at once: some 5 ms of the event loop."""
 REQUESTS_MAX: Final = 4
-"""Requests of checks of one partition in flight: a service may take long to answer, while more checks come due."""
+"""Requests of checks of one partition in flight to a service, which may take long to answer, while more checks come due."""
+TOPIC_REQUESTS_MAX: Final = 2
+"""Those to a topic: one waits for its append, and the next one is made meanwhile."""
 COPIES_BYTES_MAX: Final = 512 * 1024
 """A batch of copies of given-up messages takes no further one once it has this many bytes."""
 PAUSE_S: Final = 0.2
@@ -61,6 +63,7 @@ class HalfChecks:
         self._requests = 0  # of checks, in flight
         self._is_taking = False  # one of these waits for room, and has not taken its checks yet
         self._is_behind = False  # more checks are due than the last request took
+        self._asked: set[int] = set()  # messages whose checks are in flight: a later check of theirs is left out
         self._to_give_up: list[int] = []
         self._copied: set[int] = set()  # messages whose copies are durable, while the decision GIVEN_UP is not
         self._has_warned = False
@@ -82,7 +85,7 @@ class HalfChecks:
             self._is_copying = True
             partition.machine.spawn(self._copy_all())
         next_ms = self._half.schedule.next_ms if self._target() is not None else None
-        if next_ms is None or self._is_taking or self._requests == REQUESTS_MAX:
+        if next_ms is None or self._is_taking or self._requests >= self._requests_max():
             return
         wait_s = (next_ms - partition.context.clock.now_ms()) / 1000
         self._wake_up.within(min(max(0.0 if self._is_behind else PAUSE_S, wait_s), CLOCK_READ_S_MAX))
@@ -92,7 +95,7 @@ class HalfChecks:
         self._wake_up.cancel()
 
     def _begin_due(self) -> None:
-        if self._partition.state.is_final or self._is_taking or self._requests == REQUESTS_MAX:
+        if self._partition.state.is_final or self._is_taking or self._requests >= self._requests_max():
             return
         next_ms = self._half.schedule.next_ms
         if next_ms is not None and next_ms <= self._partition.context.clock.now_ms():
@@ -101,6 +104,9 @@ class HalfChecks:
             self._partition.machine.spawn(self._check())
         else:
             self.schedule_wake_up()
+
+    def _requests_max(self) -> int:
+        return REQUESTS_MAX if self._partition.config.half_check_url else TOPIC_REQUESTS_MAX
 
     def _checker(self) -> HalfChecker | None:
         return self._partition.context.half_checker
@@ -113,14 +119,16 @@ class HalfChecks:
     # --- checks
 
     async def _check(self) -> None:
+        asked: list[Check] = []
         try:
-            await self._ask()
+            await self._ask(asked)
         finally:
             self._requests -= 1
+            self._asked.difference_update(one.offset for one in asked)
         self.schedule_wake_up()
 
-    async def _ask(self) -> None:
-        asked: list[Check] = []
+    async def _ask(self, asked: list[Check]) -> None:
+        """Ask about what is due, which is put into `asked`, and decide by the answer."""
         has_taken = False
 
         async def take() -> CheckRequest | None:
@@ -130,6 +138,7 @@ class HalfChecks:
             finally:
                 has_taken, self._is_taking = True, False
             asked.extend(request.checks if request is not None else ())
+            self._asked.update(one.offset for one in asked)
             self.schedule_wake_up()
             return request
 
@@ -170,7 +179,10 @@ class HalfChecks:
             half = order.half(due.offset) if order.is_undecided(due.offset) else None
             if half is None:
                 continue
-            if due.number is None:
+            if due.offset in self._asked:  # its answer may still come, and decides before it is given up
+                if due.number is not None:
+                    self._half.schedule.not_made((due.offset,))
+            elif due.number is None:
                 self._to_give_up.append(due.offset)
             else:
                 checks.append(Check(half.offset, half.check_id, due.number))

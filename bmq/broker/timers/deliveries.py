@@ -32,6 +32,8 @@ RECORDS_MAX: Final = 500
 """Most records in one delivery: they take some 2 ms of the event loop."""
 BYTES_MAX: Final = 1024 * 1024
 """A delivery takes no further record once its bodies have this many bytes."""
+OVERDUE_MS: Final = 250
+"""Records that are later than this are a backlog, and producers come before them."""
 OPENED_RECORDS_MAX: Final = 1_000
 """Held records that are sorted in one turn of the event loop; it takes some 1 ms."""
 
@@ -59,7 +61,10 @@ class Deliveries:
         self._reads = reads
         self._half_messages = half_messages
         self._is_running = False
-        self.timers = PartitionTimers(partition, changes, reads, self._begin, lambda: self._is_running, half_messages)
+        self._is_waiting = False  # for its turn among overdue ones: nothing is taken
+        self.timers = PartitionTimers(
+            partition, changes, reads, self._begin, lambda: self._is_running and not self._is_waiting, half_messages
+        )
 
     def _begin(self) -> None:
         if not self._is_running:
@@ -72,10 +77,15 @@ class Deliveries:
         backoff, turns = partition.context.backoff(), partition.context.due_turns
         runs = lifecycle.runs
         holds = HoldReader(self._reads.read, order, runs.bodies, turns)
-        is_overdue = False  # more records than the last delivery took
+        pace, is_overdue = partition.context.overdue_pace, False
         try:
-            while not partition.state.is_final and partition.closed_code() is ErrorCode.NONE:
-                async with partition.context.overdue_pace.turn(is_overdue=is_overdue):
+            while self._is_open():
+                lifecycle.settle()
+                self._is_waiting = True
+                async with pace.turn(is_overdue=is_overdue):
+                    self._is_waiting = False
+                    if not self._is_open():
+                        return
                     lifecycle.settle()
                     now_ms = partition.context.clock.now_ms()
                     not_loaded = await self._load(runs, now_ms)
@@ -83,10 +93,13 @@ class Deliveries:
                     while order.open_due(now_ms + AHEAD_MS, OPENED_RECORDS_MAX):
                         await turns.next()
                     due = order.take(now_ms, RECORDS_MAX)
-                    is_overdue = len(due) == RECORDS_MAX
                     if not due and not_loaded is None:
                         return
                     reason = await self._deliver(order, holds, due) if due else not_loaded
+                    if reason is None:
+                        pace.delivered()
+                next_ms = order.next_due_ms
+                is_overdue = reason is None and next_ms is not None and next_ms + OVERDUE_MS <= now_ms
                 if reason is None:
                     runs.bodies.drop_passed(order.position)
                     backoff.reset()
@@ -95,9 +108,12 @@ class Deliveries:
                     _log.warning("delivery_waits", **partition.names(), reason=reason)
                 await backoff.pause()
         finally:
-            self._is_running = False
+            self._is_running = self._is_waiting = False
             lifecycle.settle()
             self.timers.schedule_wake_up()
+
+    def _is_open(self) -> bool:
+        return not self._partition.state.is_final and self._partition.closed_code() is ErrorCode.NONE
 
     async def _load(self, runs: PendingRuns, now_ms: int) -> str | None:
         """Read the due records of runs into memory. Returns why some were not read; None: all were."""

@@ -417,6 +417,36 @@ def test_a_slow_service_is_asked_by_four_requests_at_once() -> None:
     virtual(main)
 
 
+def test_an_answer_that_takes_longer_than_the_interval_decides_before_it_is_given_up() -> None:
+    async def main() -> None:
+        world, checker = World(), FakeChecker()
+        checker.answers, checker.delay_s = {"one": True}, 4.5
+        config = replace(CHECKED, half_check_interval_ms=1_000, half_checks_max=1, half_given_up_topic="given-up")
+        log = await checked(world, checker, config).log()
+        await sent(log, half(b"a", "one"))
+        for _ in range(12):
+            world.clock.advance(1_000)
+            await asyncio.sleep(1)
+        assert checker.numbers == [("one", 1)], "no second one while the first has no answer"
+        assert await values(log) == [b"a"] and checker.copies == []
+
+    virtual(main)
+
+
+def test_a_topic_of_checks_gets_two_requests_at_once() -> None:
+    async def main() -> None:
+        world, checker = World(), FakeChecker()
+        checker.delay_s = 5.0
+        log = await checked(world, checker, replace(CHECKED, half_check_url="", half_check_topic="checks")).log()
+        for _ in range(4):
+            await sent(log, *(half(b"a") for _ in range(500)))
+        await pass_time(world, 6_000)
+        await asyncio.sleep(0.5)
+        assert len(checker.requests) == 2
+
+    virtual(main)
+
+
 def test_a_request_that_waits_for_room_is_the_only_one_that_waits() -> None:
     async def main() -> None:
         world, checker = World(), FakeChecker()

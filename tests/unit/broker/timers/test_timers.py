@@ -16,6 +16,7 @@ from bmq.broker.log_reads import LogReads
 from bmq.broker.partition_events import WriterBroken
 from bmq.broker.partition_states import Writing
 from bmq.broker.runtime import PartitionRuntime
+from bmq.broker.timers.deliveries import OVERDUE_MS
 from bmq.broker.timers.partition_timers import CLOCK_READ_S_MAX
 from bmq.broker.timers.run_file_writer import RunFileWriter
 from bmq.log.partition_log import TopicPartition, WholeBatches
@@ -123,7 +124,7 @@ def test_deliveries_of_a_backlog_are_paced_and_others_are_not() -> None:
         await pass_time(world, 1000)
         assert paced == [False, False], "one delivery, and nothing is left"
         await hold(log, world, *((b"many", 1000) for _ in range(1_200)))
-        await pass_time(world, 1000)
+        await pass_time(world, 1000 + OVERDUE_MS)
         assert paced[2:] == [False, True, True, False], "of 500, 500 and 200 records"
         assert len(await values(log)) == 1_201
 
