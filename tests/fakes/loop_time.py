@@ -68,7 +68,7 @@ class LoopTime:
         try:
             while not waited.done():
                 due_s = self._next_due_s()
-                if due_s is not None and due_s - self._now_s <= pauses_s_max:
+                if due_s is not None and due_s <= self._now_s + pauses_s_max + LATE_S:
                     self._now_s = max(self._now_s, due_s + LATE_S)
                 await asyncio.sleep(0)
         except asyncio.CancelledError:

@@ -57,6 +57,12 @@ async def test_a_result_comes_without_its_pauses_and_before_its_time_out(loop_ti
     assert await loop_time.result(tried(), pauses_s_max=1) == "done"
 
 
+async def test_a_pause_that_rounding_makes_longer_is_one_all_the_same(loop_time: LoopTime) -> None:
+    loop_time._now_s = 32767.450151588473  # a sum beyond a power of two has fewer digits
+    assert (loop_time.now_s() + 1.0) - loop_time.now_s() > 1.0
+    assert await loop_time.result(asyncio.sleep(1.0, "done"), pauses_s_max=1.0) == "done"
+
+
 async def test_an_error_is_its_result_too(loop_time: LoopTime) -> None:
     async def failing() -> None:
         await asyncio.sleep(1)
