@@ -45,7 +45,7 @@ async def serve(settings, supervisor):
 
     def tell(key):
         Path(sys.argv[1], f"{os.getpid()}-{key.id}.password").write_bytes(key.password)
-        heartbeat.tell_session(key)
+        heartbeat.send_session(key)
 
     timeout_s = settings.cluster.zookeeper_session_ms / 1000
     election = ZooKeeperElection(
