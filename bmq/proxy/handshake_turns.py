@@ -1,13 +1,15 @@
-"""Begins a few TLS handshakes in each turn of the event loop, in order of arrival.
+"""Begins a few TLS handshakes in each turn of the event loop: address by address, and those of one address in order of arrival.
 
 A handshake's first answer takes up to a millisecond of the processor. Clients that come at once, after a network failure or to do
-harm, wait for each other here, and the requests of all others for no more than the handshakes of one turn.
+harm, wait for each other here, and the requests of all others for no more than the handshakes of one turn. A client waits for one
+handshake of each other address, and not for all that a stranger has queued: before its turn came it could be the oldest pending
+connection, and be closed (pending_connections).
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
-from itertools import islice
 from typing import Final, Protocol
 
 HANDSHAKES_PER_TURN_MAX: Final = 1
@@ -27,20 +29,26 @@ class HandshakeTurns:
     ) -> None:
         self._call_soon = call_soon
         self._per_turn_max = per_turn_max
-        self._waiting: dict[Handshake, None] = {}
+        # By address; the one that was served last stands last.
+        self._waiting: OrderedDict[str, dict[Handshake, None]] = OrderedDict()
         self._is_turn_due = False
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return sum(map(len, self._waiting.values()))
 
-    def add(self, one: Handshake) -> None:
-        """Begin it in its turn."""
-        self._waiting[one] = None
+    def add(self, host: str, one: Handshake) -> None:
+        """Begin it in its turn. `host`: the client's address."""
+        self._waiting.setdefault(host, {})[one] = None
         self._turn_soon()
 
-    def remove(self, one: Handshake) -> None:
+    def remove(self, host: str, one: Handshake) -> None:
         """Do not begin it; does nothing if it has begun, or was never added."""
-        self._waiting.pop(one, None)
+        of_host = self._waiting.get(host)
+        if of_host is None:
+            return
+        of_host.pop(one, None)
+        if not of_host:
+            del self._waiting[host]
 
     def _turn_soon(self) -> None:
         if self._waiting and not self._is_turn_due:
@@ -49,7 +57,12 @@ class HandshakeTurns:
 
     def _turn(self) -> None:
         self._is_turn_due = False
-        for one in list(islice(self._waiting, self._per_turn_max)):
-            del self._waiting[one]
+        for _ in range(self._per_turn_max):
+            if not self._waiting:
+                break
+            host, of_host = next(iter(self._waiting.items()))
+            self._waiting.move_to_end(host)
+            one = next(iter(of_host))
+            self.remove(host, one)
             one.begin()
         self._turn_soon()

@@ -167,7 +167,7 @@ class TlsAcceptor:
 
     def ended(self, handshake: _Handshake) -> None:
         """Forget a handshake that is done, has failed or was dropped."""
-        self.turns.remove(handshake)
+        self.turns.remove(handshake.host, handshake)
         self._pending.remove(handshake)
         self._handshakes.pop(handshake, None)
 
@@ -223,7 +223,7 @@ class _Handshake:
             self._end()
             return
         self._first = first
-        self._acceptor.turns.add(self)
+        self._acceptor.turns.add(self.host, self)
 
     def begin(self) -> None:
         """Implements Handshake.begin."""
