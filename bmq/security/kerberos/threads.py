@@ -27,14 +27,23 @@ class KerberosThreads:
         self._services: dict[str, _Service] = {}
 
     def submit(self, service: str, server: str, work: Callable[[], T]) -> Future[T]:
-        """Run `work` behind what was submitted before for the same server of the same service, and beside all other."""
+        """Run `work` behind what was submitted before for the same server of the same service, and beside all other.
+
+        Raises RuntimeError if the system gives no thread for it.
+        """
         done: Future[T] = Future()
         with self._lock:
             found = self._services.setdefault(service, _Service())
             found.add(server, (done, work))
             if found.thread_count < self._threads_max and found.has_work():
-                found.thread_count += 1
-                threading.Thread(target=self._run, args=(found,), name=f"bmq-kerberos-{service}", daemon=True).start()
+                try:
+                    threading.Thread(
+                        target=self._run, args=(found,), name=f"bmq-kerberos-{service}", daemon=True
+                    ).start()
+                except RuntimeError:
+                    done.cancel()  # a thread that comes later leaves it out
+                    raise
+                found.thread_count += 1  # the thread waits for the lock before it counts itself out
         return done
 
     def _run(self, service: _Service) -> None:

@@ -104,6 +104,20 @@ def test_threads_are_bounded_for_a_service_and_end_with_their_work() -> None:
     assert none_left(threads)
 
 
+def test_a_thread_that_cannot_be_started_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_thread(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    threads, done = KerberosThreads(threads_max=1), list[str]()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_thread)
+        for _ in range(3):
+            with pytest.raises(RuntimeError, match="can't start new thread"):
+                threads.submit("HDFS", "nn/a", lambda: done.append("nobody waits for it"))
+    assert len(threads._services["HDFS"]._jobs["nn/a"]) == 1, "no try adds to what is kept"
+    assert threads.submit("HDFS", "nn/a", lambda: "now").result(WAIT_S) == "now" and not done
+
+
 def test_a_process_ends_while_the_library_hangs() -> None:
     script = """
 import threading
