@@ -12,6 +12,7 @@ from bmq.metadata.acl_journal import AclSnapshot
 from bmq.metadata.image import MetadataImage
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.request_context import RequestContext
+from bmq.protocol.topic_names import NAME_LENGTH_MAX
 from bmq.protocol.turns import Pace, Turns
 from bmq.security.acls import CLUSTER_NAME, OPERATIONS_OF, PRINTED, Acl, Operation, ResourceType
 from bmq.security.authorizer import DECISIONS_KEPT_MAX, Decider, Verdict, normal_host
@@ -215,8 +216,9 @@ class TopicGrants:
             self._principal, self._host, request, self._operation, ResourceType.TOPIC, name
         ):
             return False
-        self.names.add(name)
-        self._access.count_grant()
+        if len(name) <= NAME_LENGTH_MAX:  # no topic has a longer one, which may be as long as a client chooses
+            self.names.add(name)
+            self._access.count_grant()
         return True
 
 

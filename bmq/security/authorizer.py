@@ -12,6 +12,7 @@ from ipaddress import IPv6Address
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from bmq.protocol.topic_names import NAME_LENGTH_MAX
 from bmq.security.acls import (
     ANY_USER,
     IMPLIES_DESCRIBE,
@@ -25,7 +26,7 @@ from bmq.security.acls import (
 )
 
 DECISIONS_KEPT_MAX: Final = 100_000
-"""Decisions that are kept for the same question; with one more all are forgotten."""
+"""Decisions that are kept for the same question; with one more all are forgotten. Names longer than a topic's are not kept."""
 SUPER_USER: Final = "SuperUser"
 DEFAULT_ALLOW: Final = "DefaultAllow"
 DEFAULT_DENY: Final = "DefaultDeny"
@@ -119,6 +120,8 @@ class Decider:
     def decide(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> Verdict:
         """`host`: as text, as Java prints it."""
         key = (principal, host, operation, resource_type, name)
+        if len(name) > NAME_LENGTH_MAX:  # up to 32,767 bytes, which are a client's to choose: it is decided each time
+            return self._decided(*key)
         verdict = self._kept.get(key)
         if verdict is None:
             verdict = self._decided(*key)

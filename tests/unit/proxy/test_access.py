@@ -13,6 +13,7 @@ from bmq.metadata.acl_journal import AclJournal
 from bmq.metadata.image import MetadataImage
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.request_context import RequestContext
+from bmq.protocol.topic_names import NAME_LENGTH_MAX
 from bmq.proxy import access as access_module
 from bmq.proxy.access import Access, TopicGrants, TopicRights
 from bmq.security.acls import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
@@ -167,6 +168,14 @@ def test_grants_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(100):
         assert held.rights(RequestContext(3, "c", f"10.0.0.{number}", principal="User:alice")).allow("t")
         assert sum(map(len, (one.names for one in held.access._grants.values()))) + len(held.access._grants) <= 10
+
+
+@pytest.mark.parametrize("length, is_kept", [(NAME_LENGTH_MAX, True), (NAME_LENGTH_MAX + 1, False)])
+def test_a_name_that_no_topic_can_have_is_granted_and_not_kept(length: int, is_kept: bool) -> None:
+    held, name = Held(acl("*")), "t" * length
+    assert held.rights().allow(name) and held.rights().allow(name)
+    assert held.grants().names == ({name} if is_kept else set())
+    assert held.access._granted_count == 1 + is_kept, "the client itself is counted once"
 
 
 def test_a_change_among_many_acls_looks_at_itself_alone() -> None:

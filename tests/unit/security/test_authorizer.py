@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from bmq.protocol.topic_names import NAME_LENGTH_MAX
 from bmq.security.acls import CLUSTER_NAME, Acl, AclFilter, Operation, PatternType, Permission, ResourceType
 from bmq.security.authorizer import DEFAULT_ALLOW, DEFAULT_DENY, SUPER_USER, Decider, normal_host, super_users_of
 
@@ -102,6 +103,15 @@ def test_a_change_of_acls_drops_what_was_decided() -> None:
     assert may(made)
     made.replace({})
     assert not may(made) and len(made) == 0
+
+
+@pytest.mark.parametrize("length, is_kept", [(NAME_LENGTH_MAX, True), (NAME_LENGTH_MAX + 1, False)])
+def test_a_name_that_no_topic_can_have_is_decided_and_not_kept(length: int, is_kept: bool) -> None:
+    made = decider(acl(name="t", pattern=PatternType.PREFIXED))
+    name = "t" * length
+    assert may(made, name=name) and may(made, name=name)
+    assert not may(made, name="x" * length)
+    assert [key[-1] for key in made._kept] == ([name, "x" * length] if is_kept else [])
 
 
 def test_any_topic_at_all() -> None:
