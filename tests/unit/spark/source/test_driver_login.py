@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bmq.spark.source import driver_login
-from bmq.spark.source.driver_directory import LOCK
+from bmq.spark.source.driver_directory import LOCK, machine
 from bmq.spark.source.driver_login import share_login
 from bmq.spark.source.driver_tokens import DIRECTORY_VARIABLE, TokenRenewer
 
@@ -63,7 +63,7 @@ def test_planners_get_the_keytab_that_spark_has(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     dead = tmp_path / "bmq-tokens-of-a-dead-driver"
     dead.mkdir()
-    (dead / LOCK).touch()
+    (dead / LOCK).write_bytes(machine())
     session = Session(principal="bmq@R", keytab="bmq.keytab-5f3c")  # as YARN brings it to a driver
     share_login(session)
     told = session.sparkContext.environment
