@@ -7,6 +7,7 @@ Kerberos, so ours stands beside it in its registry.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Final
@@ -36,20 +37,30 @@ Wait = Callable[["Future[bytes]"], bytes]
 class ZooKeeperKerberos:
     """The logins of one client's connections, one after the other: `begin` before each, then `step` until `is_complete`.
 
-    `principal`: the servers', with `_HOST` for their host. `fault`: why the last login failed, a sentence; empty if it did
-    not.
+    `principal`: the servers', with `_HOST` for their host. `fault_age_max_s`: how long ago a login may have been given up whose fault is
+    told late; for an older one the KDC is asked anew. `fault`: why the last login failed, a sentence; empty if it did not.
     """
 
-    def __init__(self, login: KerberosLogin, principal: str, wait: Wait) -> None:
+    def __init__(
+        self,
+        login: KerberosLogin,
+        principal: str,
+        wait: Wait,
+        *,
+        fault_age_max_s: float,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.fault = ""
         self._login = login
         self._principal = principal
         self._wait = wait
+        self._fault_age_max_s = fault_age_max_s
+        self._now_s = now_s
         self._initiator: GssInitiator | None = None
         self._first = b""
         self._server_principal = ""
-        # By principal: what was given up for another server, and goes on. The next try waits for it, and hears what is wrong.
-        self._late: dict[str, tuple[GssInitiator, Future[bytes]]] = {}
+        # By principal: what was given up for another server, and when, and goes on. The next try waits for it, and hears what is wrong.
+        self._late: dict[str, tuple[GssInitiator, Future[bytes], float]] = {}
 
     @property
     def is_complete(self) -> bool:
@@ -66,17 +77,30 @@ class ZooKeeperKerberos:
                 " set zookeeper_security.server_principal"
             ) from None
         self._server_principal = principal
-        initiator, work = self._late.pop(principal, None) or (None, None)
-        if initiator is None or work is None or (work.done() and work.exception() is None):
-            # Nothing is late, or its message is of an earlier try: by now the server may count it as too old.
+        late = self._late_login(principal)
+        if late is None:
             initiator = GssInitiator(self._login, principal, f"ZooKeeper at {host}", authentication_alone)
-            work = self._submitted(initiator, b"")
+            late = initiator, self._submitted(initiator, b"")
+        initiator, work = late
         try:
             self._first = self._wait(work)
         finally:
             if not work.cancel() and not work.done():
-                self._late[principal] = (initiator, work)
+                self._late[principal] = (initiator, work, self._now_s())
         self._initiator = initiator
+
+    def _late_login(self, principal: str) -> tuple[GssInitiator, Future[bytes]] | None:
+        """A login that is still worth waiting for, or whose fault is still worth hearing."""
+        late = self._late.pop(principal, None)
+        if late is None:
+            return None
+        initiator, work, given_up_s = late
+        if work.done():
+            # A message is of an earlier try: by now the server may count it as too old. A fault may be mended by now.
+            is_old = self._now_s() - given_up_s > self._fault_age_max_s
+            if is_old or work.exception() is None:
+                return None
+        return initiator, work
 
     def step(self, challenge: bytes | None) -> bytes:
         """Our answer to the server's message; None: ours is the first. Raises KerberosFault, OSError."""

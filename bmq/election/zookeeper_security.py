@@ -135,7 +135,7 @@ class ZooKeeperSecurity:
         except KerberosFault as fault:
             raise BadZooKeeperSecurity(fault.sentence) from None
 
-    def kerberos(self, wait: Wait) -> ZooKeeperKerberos | None:
+    def kerberos(self, wait: Wait, session_timeout_s: float) -> ZooKeeperKerberos | None:
         """The logins of one client, with tickets of its own; None: it does not log in by Kerberos."""
         if self.sasl_mechanism != GSSAPI:
             return None
@@ -143,7 +143,7 @@ class ZooKeeperSecurity:
         from bmq.security.kerberos.login import KerberosLogin
 
         login = KerberosLogin(self.principal, self.keytab, ZOOKEEPER_LOGIN)
-        return ZooKeeperKerberos(login, self.server_principal, wait)
+        return ZooKeeperKerberos(login, self.server_principal, wait, fault_age_max_s=session_timeout_s)
 
     def sasl_options(self, kerberos: ZooKeeperKerberos | None = None) -> dict[str, Any] | None:
         """As kazoo and pure-sasl take them; None: without SASL. Raises BadZooKeeperSecurity."""
@@ -169,7 +169,7 @@ class ZooKeeperSecurity:
 
         Raises BadZooKeeperSecurity, and what ZooKeeperKerberos.begin does.
         """
-        kerberos = self.kerberos(wait)
+        kerberos = self.kerberos(wait, 0.0)  # it begins one login, so no fault is late
         options = self.sasl_options(kerberos)
         if options is None:
             return None

@@ -79,7 +79,7 @@ class ZooKeeperSession:
         self._slots = asyncio.Semaphore(REQUESTS_MAX)
         self._waiting: set[asyncio.Future[Any]] = set()
         self._threads: ZooKeeperThreads | None = None
-        self._kerberos = security.kerberos(self._wait_for_kerberos)
+        self._kerberos = security.kerberos(self._wait_for_kerberos, timeout_s)
         self._client: Any = None
         self._reviving: asyncio.Task[None] | None = None
 

@@ -58,7 +58,7 @@ def logins(principal: str = "zookeeper/_HOST") -> ZooKeeperKerberos:
     def wait(work: Future[bytes]) -> bytes:
         return work.result(WAIT_S)
 
-    return ZooKeeperKerberos(KerberosLogin("", "", ZOOKEEPER_LOGIN), principal, wait)
+    return ZooKeeperKerberos(KerberosLogin("", "", ZOOKEEPER_LOGIN), principal, wait, fault_age_max_s=WAIT_S)
 
 
 # -- One login -----------------------------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def test_open_clusters_do_without_the_modules_of_kerberos(monkeypatch: pytest.Mo
     monkeypatch.setattr(builtins, "__import__", without)
     open_ = ZooKeeperSecurity()
     open_.check()
-    assert open_.sasl_options() is None and open_.kerberos(lambda work: work.result()) is None
+    assert open_.sasl_options() is None and open_.kerberos(lambda work: work.result(), WAIT_S) is None
     assert open_.login_at("node1", lambda work: work.result()) is None
 
 
@@ -347,7 +347,7 @@ def test_a_fault_that_is_told_late_is_heard_by_the_next_try(library: FakeGssapi,
         hasty.create_connection(("127.0.0.1", 1), hostname="slow")
     assert asked.wait(WAIT_S) and "no KDC has answered within 0.2 s" in hasty.trouble
     assert hasty._kerberos is not None
-    ((_, late),) = hasty._kerberos._late.values()
+    ((_, late, _),) = hasty._kerberos._late.values()
     answers.set()
     assert late.exception(WAIT_S) is not None
     with pytest.raises(OSError, match="the KDC does not know the principal of ZooKeeper at slow"):
@@ -357,10 +357,52 @@ def test_a_fault_that_is_told_late_is_heard_by_the_next_try(library: FakeGssapi,
     hasty.release()
 
 
+def test_a_late_fault_older_than_a_session_is_asked_for_anew(library: FakeGssapi) -> None:
+    """What was wrong when the KDC was asked may be mended: an operator is told of what is wrong now."""
+    now_s, waits, is_known = 100.0, True, False
+
+    def wait(work: Future[bytes]) -> bytes:
+        if waits:
+            return work.result(WAIT_S)
+        assert asked.wait(WAIT_S)
+        raise TimeoutError
+
+    asked, answers = threading.Event(), threading.Event()
+
+    def context_of(*, name: str, **asked_for: object) -> object:
+        asked.set()
+        assert answers.wait(WAIT_S)
+        if not is_known:
+            raise library.exceptions.GSSError(f"Server {name} not found in Kerberos database")
+        return FakeGssapi.SecurityContext(library, name=name, **asked_for)  # type: ignore[arg-type]
+
+    library.SecurityContext = context_of  # type: ignore[method-assign,assignment]
+    login = ZooKeeperKerberos(
+        KerberosLogin("", "", ZOOKEEPER_LOGIN), "zookeeper/_HOST", wait, fault_age_max_s=6.0, now_s=lambda: now_s
+    )
+    for age_s, is_mended in ((6.0, False), (6.1, True)):
+        asked.clear()
+        answers.clear()
+        waits = False
+        with pytest.raises(TimeoutError):
+            login.begin("node1")
+        answers.set()
+        ((_, late, _),) = login._late.values()
+        assert late.exception(WAIT_S) is not None
+        waits, is_known, now_s = True, True, now_s + age_s
+        if is_mended:
+            login.begin("node1")
+        else:
+            with pytest.raises(KerberosFault, match="the KDC does not know the principal"):
+                login.begin("node1")
+        is_known = False
+        assert not login._late
+
+
 def waiting_threads(security: ZooKeeperSecurity, connect_wait_s: float) -> ZooKeeperThreads:
     """As a session makes them."""
     made: list[ZooKeeperThreads] = []
-    made.append(ZooKeeperThreads(connect_wait_s, None, security.kerberos(lambda work: made[0].wait(work))))
+    made.append(ZooKeeperThreads(connect_wait_s, None, security.kerberos(lambda work: made[0].wait(work), WAIT_S)))
     return made[0]
 
 
