@@ -32,8 +32,8 @@ class ZooKeeperThreads(SequentialThreadingHandler):  # type: ignore[misc]
 
     Apart from name servers and short sleeps, kazoo's connection thread waits only in `select`, `create_connection` and
     `wait`.
-    `connect_wait_s`: time for a KDC to give a ticket for one server, again for that one to accept a connection, and again to
-    give a session, so that all servers are tried before the session expires. `trouble`: why the last try failed. `tls`:
+    `connect_wait_s`: time for a KDC to give a ticket for one server, again for that one to accept a connection, for its TLS handshake, and
+    to give a session. So one server may take it up to four times. `trouble`: why the last try failed. `tls`:
     makes the context of a connection; None: without TLS. `kerberos`: begins the login of a connection before it is opened;
     None: not by Kerberos. `login_advice`: what to look at if a server refuses a login; empty: there is none.
     """
