@@ -35,15 +35,15 @@ class LeaderNode:
 
 
 class ZooKeeperLeadership:
-    """`look_again`: asks for a call of `look`, whose answer may have changed."""
+    """`ask_for_look`: asks for a call of `look`, whose answer may have changed."""
 
-    def __init__(self, session: ZooKeeperSession, layout: Layout, look_again: Callable[[], None]) -> None:
+    def __init__(self, session: ZooKeeperSession, layout: Layout, ask_for_look: Callable[[], None]) -> None:
         self.leader: ControllerClaim | None = None
         self._session = session
         self._layout = layout
-        self._look_again = look_again
+        self._ask_for_look = ask_for_look
         self._loop = asyncio.get_running_loop()
-        self._watch = session.watch(lambda _: look_again())
+        self._watch = session.watch(lambda _: ask_for_look())
         # One look or change at a time, so that a look never returns a state older than our last change.
         self._turn = asyncio.Lock()
         self._vacant = asyncio.Event()
@@ -145,7 +145,7 @@ class ZooKeeperLeadership:
                     return claim
         finally:
             # A cancelled campaign may have won without knowing it, and a winner needs a watch.
-            self._look_again()
+            self._ask_for_look()
 
     async def _take(self, member: Member) -> ControllerClaim | None:
         """Try once; None: somebody else was quicker, or the connection was lost. The outcome is certain either way."""
@@ -155,7 +155,7 @@ class ZooKeeperLeadership:
         except (Interrupted, NoNodeError):
             # NoNodeError: somebody deleted the data. The following look will find that too.
             self._vacant.clear()
-            self._look_again()
+            self._ask_for_look()
             return None
         epoch = max(counter, self._epoch_seen) + 1
         if epoch > EPOCH_MAX:
@@ -167,7 +167,7 @@ class ZooKeeperLeadership:
             is_done = await self._was_taken(claim, session_number)
         if not is_done or self._session.number != session_number:
             self._vacant.clear()  # until a look says otherwise
-            self._look_again()
+            self._ask_for_look()
             return None
         self._held = claim
         self._see(LeaderNode(claim, self._session.id))
@@ -211,14 +211,14 @@ class ZooKeeperLeadership:
         except (TimeoutError, Interrupted, SessionClosed):
             pass  # closing the session gives it up too
         finally:
-            self._look_again()
+            self._ask_for_look()
 
     async def depose(self, claim: ControllerClaim) -> None:
         """Raises Interrupted, SessionClosed, ZookeeperError."""
         async with self._turn:
             await self._remove(LeaderNode(claim, None))
             self._see(await self._seat())
-        self._look_again()
+        self._ask_for_look()
 
     async def _remove(self, unwanted: LeaderNode) -> None:
         """Delete the node if it is this claim's, and this session's when one is named."""

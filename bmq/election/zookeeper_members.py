@@ -33,22 +33,22 @@ class Entry:
 
 
 class ZooKeeperMembers:
-    """`look_again`: asks for a call of `look`, whose answer may have changed."""
+    """`ask_for_look`: asks for a call of `look`, whose answer may have changed."""
 
     def __init__(
-        self, session: ZooKeeperSession, layout: Layout, session_timeout_s: float, look_again: Callable[[], None]
+        self, session: ZooKeeperSession, layout: Layout, session_timeout_s: float, ask_for_look: Callable[[], None]
     ) -> None:
         self.members: Mapping[int, Member] = MappingProxyType({})
         self._session = session
         self._layout = layout
         self._session_timeout_s = session_timeout_s
-        self._look_again = look_again
+        self._ask_for_look = ask_for_look
         self._loop = asyncio.get_running_loop()
         self._changed: list[Changed] = []
         # Nodes that were read and are watched; a name missing here has to be read.
         self._entries: dict[str, Entry] = {}
         self._changed_paths: set[str] = set()
-        self._list_watch = session.watch(lambda _: look_again())
+        self._list_watch = session.watch(lambda _: ask_for_look())
         self._entry_watch = session.watch(self._entry_changed)
         self._connection_number = 0
         self._settled_at_s = 0.0
@@ -84,7 +84,7 @@ class ZooKeeperMembers:
             # ZooKeeper was away, perhaps for everybody. Processes whose sessions it ended meanwhile will be back in a
             # moment, so do not take them for dead.
             self._settled_at_s = self._loop.time() + self._session_timeout_s
-            self._loop.call_later(self._session_timeout_s, self._look_again)
+            self._loop.call_later(self._session_timeout_s, self._ask_for_look)
         self._connection_number = self._session.connection_number
         self._entries.clear()
         self._changed_paths.clear()
@@ -117,7 +117,7 @@ class ZooKeeperMembers:
         if path is not None:
             self._changed_paths.add(path)
             self._entries.pop(path.rpartition("/")[2], None)
-        self._look_again()
+        self._ask_for_look()
 
     def _publish(self) -> None:
         found = {
@@ -140,7 +140,7 @@ class ZooKeeperMembers:
         Each connection restarts the wait for an old entry: a restarted server gives sessions their full timeout again.
         """
         self._own = member
-        self._look_again()
+        self._ask_for_look()
         connection_number, seen_at_s = 0, 0.0
         try:
             while not self._is_entered(member):
@@ -186,7 +186,7 @@ class ZooKeeperMembers:
         await self._read(str(member.node_id))
         self._is_taken_logged = False
         if not self._is_entered(member):
-            self._look_again()
+            self._ask_for_look()
 
     def _is_entered(self, member: Member) -> bool:
         return self._entries.get(str(member.node_id)) == Entry(member, self._session.id or 0)

@@ -445,8 +445,10 @@ async def take_over(  # noqa: PLR0913
     bad_nodes: BadNodes,
     is_sync: bool = False,
 ) -> int:
-    """Close the file at `path` (absolute) that an older owner left open, and fence its writer for good (rules 1 to 3, 9 and 10). Returns its verified length in bytes; also if it is closed already.
+    """Close the file at `path` (absolute) that an older owner left open, and fence its writer for good (rules 1 to 3, 9 and 10).
 
+    Returns its verified length in bytes; also if it is closed already. Only the NameNode's second answer, after the file is closed, says
+    where it ends.
     `previous_holder`: the name it was written under; None or empty: lease recovery. `is_sync`: also put it on the disks of
     all its DataNodes, even if it was closed already (an earlier try may have ended in between). Raises FileMissing,
     CorruptFile, and StorageUnavailable: none of its DataNodes answers, or lease recovery takes longer than

@@ -18,12 +18,12 @@ from bmq.protocol.wire import Buffer
 class _Held(weakref.ref[memoryview]):
     __slots__ = ("size_bytes",)
 
-    def __init__(self, tail: memoryview, let_go: Callable[[_Held], None], size_bytes: int) -> None:
-        super().__init__(tail, let_go)  # type: ignore[call-arg]
+    def __init__(self, tail: memoryview, freed: Callable[[_Held], None], size_bytes: int) -> None:
+        super().__init__(tail, freed)  # type: ignore[call-arg]
         self.size_bytes = size_bytes
 
-    def __new__(cls, tail: memoryview, let_go: Callable[[_Held], None], size_bytes: int) -> _Held:
-        return super().__new__(cls, tail, let_go)
+    def __new__(cls, tail: memoryview, freed: Callable[[_Held], None], size_bytes: int) -> _Held:
+        return super().__new__(cls, tail, freed)
 
 
 class ResponseBudget:

@@ -90,7 +90,7 @@ class KafkaServer:
         self._refusals = RefusalLog(self.loop.time)
 
     async def bind(self, host: str, port: int, listener_socket: ListenerSocket | None = None) -> tuple[str, int]:
-        """Take an address for an listener_socket. Returns the address with the real port. Raises OSError."""
+        """Take an address for a listener. Returns the address with the real port. Raises OSError."""
         listener_socket = listener_socket or ListenerSocket()
         self._listener_sockets[listener_socket.name] = listener_socket
         make_connection = partial(Connection, self, listener_socket)

@@ -59,7 +59,7 @@ async def test_news_that_overtakes_an_answer_is_not_forgotten() -> None:
     zookeeper = ScriptedZooKeeper()
     looks: list[None] = []
     members = ZooKeeperMembers(
-        cast(ZooKeeperSession, zookeeper), Layout("/bmq"), 6.0, look_again=lambda: looks.append(None)
+        cast(ZooKeeperSession, zookeeper), Layout("/bmq"), 6.0, ask_for_look=lambda: looks.append(None)
     )
     zookeeper.nodes = {"/bmq/nodes/1": entry(1, "a"), "/bmq/nodes/2": entry(2, "a")}
 
@@ -76,7 +76,7 @@ async def test_news_that_overtakes_an_answer_is_not_forgotten() -> None:
 
 async def test_what_has_a_watch_is_read_once() -> None:
     zookeeper = ScriptedZooKeeper()
-    members = ZooKeeperMembers(cast(ZooKeeperSession, zookeeper), Layout(""), 6.0, look_again=lambda: None)
+    members = ZooKeeperMembers(cast(ZooKeeperSession, zookeeper), Layout(""), 6.0, ask_for_look=lambda: None)
     zookeeper.nodes = {f"/nodes/{node_id}": entry(node_id, "a") for node_id in range(50)}
     for _ in range(3):
         await members.look(0)
