@@ -12,8 +12,8 @@ from bmq.log.partition_log import AppendResult, ProducedBatch
 from bmq.log.producer_state import PlacedBatch
 from bmq.log.refused_sequences import BEHIND_A_REFUSED_ONE
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.errors import KafkaError
-from bmq.protocol.record_batch import TRANSACTIONAL, BatchHeader, parsed_header
+from bmq.protocol.errors import BmqError
+from bmq.protocol.record_batch import TRANSACTIONAL, BatchHeader, parsed_header, validate_client_batch, verify_crc
 
 COUNTED_BATCHES_MAX: Final = 64  # repeated batches whose replicas are being counted
 
@@ -57,14 +57,17 @@ class AppendChecks:
     def is_repeated(self, batch: ProducedBatch) -> bool:
         """Whether a batch that is refused by its size is in the log already, with these sequences. Then it is answered so.
 
-        It was smaller than the limit of its time, and its first answer was lost.
+        It was smaller than the limit of its time, and its first answer was lost. Its size is refused before its checksum is looked at.
         """
         header = parsed_header(batch.records)
         if header is None or header.producer_id < 0 or header.attributes & TRANSACTIONAL:
             return False
         try:
+            validate_client_batch(header)
             repeated = self._partition.producers.check(header)
-        except KafkaError:
+            if repeated is not None:
+                verify_crc(batch.records, 0, header)
+        except BmqError:
             return False
         if repeated is not None:
             self._answer_repeated(batch, header, repeated)

@@ -23,7 +23,7 @@ from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.hot_produce import RecordError
-from bmq.protocol.record_batch import TRANSACTIONAL
+from bmq.protocol.record_batch import CONTROL, HEADER_BYTES, TRANSACTIONAL, assemble_batch
 from tests.fakes.store import Faults
 from tests.support.produced_batch import produced_batch
 from tests.unit.broker.world import (
@@ -629,6 +629,30 @@ def test_a_batch_that_is_in_the_log_is_not_too_large_later() -> None:
         ):
             assert (await append(log, larger)).error_code is ErrorCode.MESSAGE_TOO_LARGE
         assert (await append(log, sequenced(2, b"c"))).base_offset == 2
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_a_batch_that_is_too_large_is_known_again_only_if_it_is_valid() -> None:
+    """Its size is refused before anything else of it is looked at."""
+
+    async def main() -> None:
+        world = World()
+        owner = world.owner()
+        log = await owner.log()
+        large = sequenced(0, b"a" * 200, b"b" * 200)
+        assert (await append(log, large)).base_offset == 0
+        unsequenced = batch_of(b"c" * 400, producer_id=8, producer_epoch=0, base_sequence=-1)
+        assert (await append(log, unsequenced, is_internal=True)).base_offset == 2
+        owner.manager.update_config(KEY, LogConfig(max_message_bytes=200))
+        damaged = bytearray(large)
+        damaged[-1] ^= 1
+        whole = header_of(memoryview(large))
+        control = assemble_batch(whole._replace(attributes=whole.attributes | CONTROL), large[HEADER_BYTES:])
+        for refused in (damaged, control, unsequenced):
+            assert (await append(log, refused)).error_code is ErrorCode.MESSAGE_TOO_LARGE
+        assert (await append(log, large)).base_offset == 0
         await owner.manager.close()
 
     virtual(main)
