@@ -96,8 +96,12 @@ class PartitionAppends:
 
     def _refuse(self, error: Exception, batch: ProducedBatch) -> None:
         is_too_large = isinstance(error, KafkaError) and error.code is ErrorCode.MESSAGE_TOO_LARGE
-        if not (is_too_large and not batch.request.is_internal and self._checks.is_repeated(batch)):
-            self._refusals.for_error(error, batch)
+        try:
+            if is_too_large and not batch.request.is_internal and self._checks.is_repeated(batch):
+                return
+        except Exception as bug:  # noqa: BLE001 any bug is answered or logged
+            error = bug
+        self._refusals.for_error(error, batch)
 
     def _take_up(self, batch: ProducedBatch, opened: Opened | None, now_ms: int) -> None:
         """Go on with an append that has waited in the queue."""

@@ -15,6 +15,7 @@ from bmq.broker.upkeep import REST_S_MAX
 from bmq.log.config import LogConfig
 from bmq.log.names import partition_directory
 from bmq.log.partition_log import AppendResult, StateSnapshot, TopicPartition
+from bmq.log.producer_state import ProducerStates
 from bmq.log.refused_sequences import FORGOTTEN_S, STEP_S_MAX
 from bmq.log.store import FencedWriter
 from bmq.log.transactions import TransactionClaim
@@ -653,6 +654,23 @@ def test_a_batch_that_is_too_large_is_known_again_only_if_it_is_valid() -> None:
         for refused in (damaged, control, unsequenced):
             assert (await append(log, refused)).error_code is ErrorCode.MESSAGE_TOO_LARGE
         assert (await append(log, large)).base_offset == 0
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_a_batch_whose_check_fails_behind_its_size_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        world = World()
+        owner = world.owner()
+        log = await owner.log()
+        assert (await append(log, sequenced(0, b"a" * 200))).base_offset == 0
+        owner.manager.update_config(KEY, LogConfig(max_message_bytes=200))
+        with monkeypatch.context() as patch:
+            patch.setattr(ProducerStates, "check", lambda *_: 1 // 0)
+            refused = await append(log, sequenced(0, b"a" * 200))
+        assert refused.error_code is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert (await append(log, sequenced(1, b"b"))).base_offset == 1
         await owner.manager.close()
 
     virtual(main)
