@@ -32,7 +32,7 @@ _WHICH: Final = "with check ids"
 CHECK_ID_BYTES_MAX: Final = 128
 READ_BYTES_MAX: Final = 1024 * 1024
 READS_MAX: Final = 16
-"""Of one partition. What lies behind them is not found."""
+"""Of one partition. Whether there is an id behind them is not known."""
 BATCHES_PER_TURN: Final = 200
 
 
@@ -63,7 +63,7 @@ class CheckIds:
     async def find(self, topic_name: str, producer: Named, numbers: Sequence[int]) -> str | None:
         """The check id of the producer's open transaction, which is in these partitions; None: there is none, or more than one.
 
-        Raises BmqError.
+        Raises BmqError: it is not known now.
         """
         topic = self._image().topics.get(topic_name)
         if topic is None:
@@ -100,7 +100,10 @@ class CheckIds:
                 elif header.is_transactional and header.producer_epoch == producer.producer_epoch:
                     found = await self._opened(header, whole[place : place + header.size_bytes]) or found
                     await asyncio.sleep(0)
-        return None
+        if offset < end:
+            why = f"more than {READS_MAX} MiB behind the last stable offset were not read to their end"
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, why)
+        return found
 
     async def _opened(self, header: BatchHeader, data: memoryview) -> str | None:
         return await self._opener.open(header.attributes, len(data), lambda: last_check_id(data, header))

@@ -142,10 +142,26 @@ async def test_one_id_in_all_partitions(world: World) -> None:
 async def test_no_more_is_read_than_the_bound(world: World) -> None:
     log = world.logs[0]
     log.add(b"mine")
+    for _ in range(BATCHES_PER_READ * READS_MAX - 1):
+        log.add(b"other", producer_id=9)
+    assert await world.find() == "mine", "the last read comes to the end"
+    assert log.reads == READS_MAX
+    log.add(b"other", producer_id=9)
+    with pytest.raises(KafkaError, match=f"more than {READS_MAX} MiB"):  # a marker may lie behind what was read
+        await world.find()
+    assert log.reads == 2 * READS_MAX
+
+
+async def test_an_id_behind_the_bound_is_not_said_to_be_absent(world: World) -> None:
+    """A new instance would be let in at once, and abort what nobody was asked about."""
+    log = world.logs[0]
     for _ in range(BATCHES_PER_READ * READS_MAX):
         log.add(b"other", producer_id=9)
-    assert await world.find() is None, "a marker may lie behind what was read"
-    assert log.reads == READS_MAX
+    log.add(b"mine")
+    with pytest.raises(KafkaError, match="not read to their end"):
+        await world.find()
+    log.last_stable_offset = 1
+    assert await world.find() == "mine", "once transactions in front of it have ended"
 
 
 async def test_a_topic_that_is_gone(world: World) -> None:
