@@ -29,7 +29,7 @@ RESTART_ASK_MAX_MS: Final = 30_000
 RESTART_SILENCE_MAX_MS: Final = 10_000
 """An instance that has asked for nothing for so long has given up: the next one waits anew."""
 ASK_AGAIN_MS: Final = 1_000
-"""While a new instance waits for the question, it is tried so often."""
+"""While a new instance waits for the question, it is tried so often, as far as the instance repeats its request."""
 ANSWERED_BYTES_MAX: Final = 60 * 1024
 """Of transactional ids in one request, as its answer may have them: less than what is read of an answer."""
 _ESCAPED_BYTES: Final = 6
@@ -138,11 +138,14 @@ class DueCheck(NamedTuple):
 
 @dataclass(slots=True)
 class _Restart:
-    """A new instance of the producer waits. `first_number`: of the first check that was taken since. Times of the loop's clock."""
+    """A new instance of the producer waits. `first_number`: of the first check that was taken since. `tried_ms`: since when a check
+    is wanted at once. Times of the loop's clock.
+    """
 
     first_number: int
     since_ms: float
     last_request_ms: float
+    tried_ms: float
     asked_ms: float | None = None
     is_left_undecided: bool = False
 
@@ -156,6 +159,10 @@ class _Restart:
         if self.asked_ms is None:
             return now_ms < self.since_ms + RESTART_ASK_MAX_MS
         return now_ms < self.asked_ms + RESTART_WAIT_MS
+
+    def is_to_be_tried(self, now_ms: float) -> bool:
+        """Whether the check that was taken may have found no way out."""
+        return self.asked_ms is None and now_ms >= self.tried_ms + ASK_AGAIN_MS
 
 
 class _Scheduled:
@@ -180,7 +187,7 @@ class TransactionCheckSchedule:
         self._scheduled: dict[str, _Scheduled] = {}
         self._times: DueTimes[str] = DueTimes()
         self._at_once: dict[str, None] = {}
-        """Whose new instance waits, in order; no check was taken since."""
+        """Whose new instance waits for a check, in order."""
 
     def __len__(self) -> int:
         return len(self._scheduled)
@@ -221,24 +228,20 @@ class TransactionCheckSchedule:
             if taken and size_bytes > ANSWERED_BYTES_MAX:
                 break
             if is_at_once:
-                del self._at_once[due]
                 self._times.set(due, now_ms + interval_ms)
             else:
                 self._times.take(now_ms, 1, interval_ms)
-            taken.append(self._taken(due, now_ms, interval_ms))
+            self._at_once.pop(due, None)
+            one = self._scheduled[due]
+            one.made += 1
+            taken.append(DueCheck(due, one.made))
         return taken
-
-    def _taken(self, transactional_id: str, now_ms: int, interval_ms: int) -> DueCheck:
-        one = self._scheduled[transactional_id]
-        one.made += 1
-        if one.restart is not None and one.restart.asked_ms is None and interval_ms > ASK_AGAIN_MS:
-            self._times.set(transactional_id, now_ms + ASK_AGAIN_MS)  # this check may find no way out
-        return DueCheck(transactional_id, one.made)
 
     # ---------------------------------------------------------------- a new instance of the producer
 
     def hold_back(self, transactional_id: str, now_ms: float) -> bool:
-        """Whether a new instance has to wait before it aborts this transaction. The first time it is asked about at once.
+        """Whether a new instance has to wait before it aborts this transaction. The first time it is asked about at once, and
+        again each second until it was.
 
         `now_ms` here and below: of the loop's clock.
         """
@@ -247,16 +250,21 @@ class TransactionCheckSchedule:
             return False
         restart = one.restart
         if restart is None or restart.is_over(now_ms):
-            restart = one.restart = _Restart(one.made + 1, now_ms, now_ms)
+            restart = one.restart = _Restart(one.made + 1, now_ms, now_ms, now_ms)
             self._at_once[transactional_id] = None
         restart.last_request_ms = now_ms
-        return restart.has_to_wait(now_ms)
+        has_to_wait = restart.has_to_wait(now_ms)
+        if has_to_wait and restart.is_to_be_tried(now_ms):
+            restart.tried_ms = now_ms
+            self._at_once[transactional_id] = None
+        return has_to_wait
 
     def asked(self, transactional_id: str, name: TransactionName, number: int, now_ms: float) -> None:
         """This check is on its way to the application, which gets its time from now on."""
         restart = self._restart_of(transactional_id, name, number)
         if restart is not None and restart.asked_ms is None:
             restart.asked_ms = now_ms
+            self._at_once.pop(transactional_id, None)
 
     def left_undecided(self, transactional_id: str, name: TransactionName, number: int) -> None:
         """The answer to this check: a new instance that waits for it need not wait any longer."""

@@ -263,11 +263,36 @@ def test_a_new_instance_is_asked_about_at_once_whatever_the_wall_clock_says() ->
     assert schedule.wait_ms(WALL_MS) == 0
     assert schedule.wait_ms(WALL_MS - 3_600_000) == 0, "the clock was set back"
     assert schedule.take(WALL_MS - 3_600_000, 10, INTERVAL_MS) == [DueCheck("a", 1)]
-    assert schedule.wait_ms(WALL_MS - 3_600_000) == ASK_AGAIN_MS, "nobody was asked yet"
-    schedule.asked("a", NAME, 1, 1_100.0)
-    again_ms = WALL_MS - 3_600_000 + ASK_AGAIN_MS
-    assert schedule.take(again_ms, 10, INTERVAL_MS) == [DueCheck("a", 2)]
-    assert schedule.wait_ms(again_ms) == INTERVAL_MS
+    assert schedule.wait_ms(WALL_MS - 3_600_000) == INTERVAL_MS
+
+
+def test_a_question_that_was_not_asked_is_tried_each_second_whatever_the_wall_clock_says() -> None:
+    schedule = restarted(0.0)
+    for number, wall_ms in enumerate((WALL_MS, WALL_MS - 3_600_000, WALL_MS - 7_200_000), 1):
+        assert schedule.take(wall_ms, 10, INTERVAL_MS) == [DueCheck("a", number)]
+        assert schedule.hold_back("a", number * ASK_AGAIN_MS - 1.0) and schedule.wait_ms(wall_ms) == INTERVAL_MS
+        assert schedule.hold_back("a", number * ASK_AGAIN_MS) and schedule.wait_ms(wall_ms) == 0
+    schedule.asked("a", NAME, 3, 3.0 * ASK_AGAIN_MS)
+    assert schedule.take(wall_ms, 10, INTERVAL_MS) == [], "it is asked meanwhile"
+    assert schedule.hold_back("a", 5.0 * ASK_AGAIN_MS) and schedule.take(wall_ms, 10, INTERVAL_MS) == []
+
+
+def test_a_question_for_an_instance_that_has_gone_is_not_tried_each_second() -> None:
+    schedule = restarted(0.0)
+    assert schedule.take(WALL_MS, 10, INTERVAL_MS) == [DueCheck("a", 1)]
+    assert schedule.take(WALL_MS + INTERVAL_MS - 1, 10, INTERVAL_MS) == []
+    assert schedule.take(WALL_MS + INTERVAL_MS, 10, INTERVAL_MS) == [DueCheck("a", 2)]
+    assert schedule.take(WALL_MS + 2 * INTERVAL_MS - 1, 10, INTERVAL_MS) == []
+
+
+def test_a_check_that_is_due_at_once_and_by_its_time_is_taken_once() -> None:
+    schedule = TransactionCheckSchedule()
+    for one in ("a", "b"):
+        schedule.add(one, NAME, WALL_MS)
+    schedule.hold_back("b", 0.0)
+    schedule.hold_back("a", 0.0)
+    assert sorted(schedule.take(WALL_MS, 10, INTERVAL_MS)) == [DueCheck("a", 1), DueCheck("b", 1)]
+    assert schedule.wait_ms(WALL_MS) == INTERVAL_MS
 
 
 def test_the_application_has_its_time_from_the_question_on() -> None:

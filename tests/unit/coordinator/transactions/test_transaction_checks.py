@@ -355,6 +355,22 @@ def test_a_question_that_cannot_be_asked_is_not_waited_for_for_ever() -> None:
     run(main)
 
 
+def test_a_question_that_cannot_be_asked_is_tried_again_although_the_wall_clock_is_set_back() -> None:
+    async def main(world: Asked) -> None:
+        await open_transaction(world)
+        world.checker.is_reached = False
+        world.checker.answers["id"] = True
+        waiting = asyncio.ensure_future(let_in_after_s(world))
+        await asyncio.sleep(0.5)
+        world.clock.advance(-3_600_000)
+        await asyncio.sleep(5)
+        world.checker.is_reached = True
+        assert 5.5 < await waiting < 8
+        assert {marker.is_commit for _, _, marker in world.markers.written} == {True}
+
+    run(main)
+
+
 @pytest.mark.parametrize("step_ms", [-3_600_000, 9_000])
 @pytest.mark.parametrize("is_asked", [False, True])
 def test_a_wall_clock_that_is_set_neither_ends_nor_prolongs_the_wait(step_ms: int, is_asked: bool) -> None:
