@@ -188,6 +188,8 @@ class TransactionCheckSchedule:
         self._times: DueTimes[str] = DueTimes()
         self._at_once: dict[str, None] = {}
         """Whose new instance waits for a check, in order."""
+        self._was_at_once = False
+        """Whether the last check that was taken is one of them."""
 
     def __len__(self) -> int:
         return len(self._scheduled)
@@ -220,8 +222,11 @@ class TransactionCheckSchedule:
         taken: list[DueCheck] = []
         size_bytes = 0
         while len(taken) < count_max:
-            is_at_once = bool(self._at_once)
-            due = next(iter(self._at_once)) if is_at_once else self._times.due(now_ms)
+            due = self._times.due(now_ms)
+            # By turns: however many producers are started again, others are asked about in time.
+            is_at_once = bool(self._at_once) and (due is None or not self._was_at_once)
+            if is_at_once:
+                due = next(iter(self._at_once))
             if due is None:
                 break
             size_bytes += answer_bytes_max(due)
@@ -232,6 +237,7 @@ class TransactionCheckSchedule:
             else:
                 self._times.take(now_ms, 1, interval_ms)
             self._at_once.pop(due, None)
+            self._was_at_once = is_at_once
             one = self._scheduled[due]
             one.made += 1
             taken.append(DueCheck(due, one.made))

@@ -285,6 +285,26 @@ def test_a_question_for_an_instance_that_has_gone_is_not_tried_each_second() -> 
     assert schedule.take(WALL_MS + 2 * INTERVAL_MS - 1, 10, INTERVAL_MS) == []
 
 
+@pytest.mark.parametrize("padding", ["", "x" * 6_000])
+def test_producers_that_are_started_again_and_again_leave_others_their_checks(padding: str) -> None:
+    """`padding`: so long that one answer has room for one id alone."""
+    schedule = TransactionCheckSchedule()
+    count = 50 if not padding else 3
+    others = [f"other{number}{padding}" for number in range(count)]
+    restarting = [f"restarting{number}{padding}" for number in range(3 * count)]
+    for one in restarting:
+        schedule.add(one, NAME, WALL_MS + 10_000_000)
+    for one in others:
+        schedule.add(one, NAME, WALL_MS)
+    taken: list[str] = []
+    for round_number in range(1 if not padding else 6):
+        for one in restarting:
+            schedule.hold_back(one, round_number * 11_000.0)
+        taken += [one.transactional_id for one in schedule.take(WALL_MS, 100, INTERVAL_MS)]
+    assert sorted(one for one in taken if one in others) == sorted(others)
+    assert sum(one in restarting for one in taken) == len(others), "half of it is theirs"
+
+
 def test_a_check_that_is_due_at_once_and_by_its_time_is_taken_once() -> None:
     schedule = TransactionCheckSchedule()
     for one in ("a", "b"):
