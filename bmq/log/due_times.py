@@ -36,10 +36,15 @@ class DueTimes(Generic[K]):
         """Give the key a time, in place of the one it has."""
         self._times[key] = at_ms
         heapq.heappush(self._heap, (at_ms, key))
+        self._drop_stale()
 
     def forget(self, key: K) -> None:
         """Remove the key, if it is here."""
         self._times.pop(key, None)
+        self._drop_stale()
+
+    def _drop_stale(self) -> None:
+        """Make the heap anew once most of it is stale."""
         if len(self._heap) > 2 * len(self._times) + _REBUILD_MIN:
             self._heap = [(at_ms, known) for known, at_ms in self._times.items()]
             heapq.heapify(self._heap)

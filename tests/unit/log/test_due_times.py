@@ -46,3 +46,14 @@ def test_forgotten_keys_leave_the_memory() -> None:
         times.forget(key)
     assert len(times._heap) < 2_000
     assert times.next_ms == 4_999
+
+
+def test_times_that_were_set_anew_leave_the_memory() -> None:
+    times: DueTimes[int] = DueTimes()
+    times.set(1, 0)  # the earliest, so nothing comes up behind it
+    for at_ms in range(1, 50_000):
+        times.set(2, at_ms)
+        assert len(times._heap) <= 2 * 2 + 1_001
+    assert times.next_ms == 0
+    times.forget(1)
+    assert times.next_ms == 49_999
