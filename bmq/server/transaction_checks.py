@@ -101,14 +101,14 @@ class ApplicationChecker:
         named = _Named()
 
         async def body() -> bytes | None:
-            await self._name(named, policy, await checks.take())
+            await self._name(named, policy, checks, await checks.take())
             return transactions_body(named.found) if named.found else None
 
         answered = await self._posts.post(policy.url, body, lambda: checks.asked(one for one, _ in named.found))
         if answered is None:
-            return CheckAnswers({}, named.without, named.not_asked)
+            return CheckAnswers({}, [], named.not_asked)
         answers = transactions_answer(*answered, [one.transactional_id for one, _ in named.found])
-        return CheckAnswers(answers.decided, [*answers.left_undecided, *named.without], named.not_asked)
+        return CheckAnswers(answers.decided, answers.left_undecided, named.not_asked)
 
     async def _by_record(self, policy: CheckPolicy, checks: CheckRound) -> CheckAnswers:
         named = _Named()
@@ -119,7 +119,7 @@ class ApplicationChecker:
             except KafkaError as error:
                 raise NobodyAsked(str(error)) from error
             assert topic is not None
-            await self._name(named, policy, taken)
+            await self._name(named, policy, checks, taken)
             by_partition: dict[int, _Checks] = {}
             for one in named.found:
                 by_partition.setdefault(one[0].name.producer_id % len(topic.partitions), []).append(one)
@@ -131,7 +131,7 @@ class ApplicationChecker:
         for failure in failed.values():
             _log.warning("transactions_not_checked", reason=str(failure))
         unwritten = [one.transactional_id for number in failed for one, _ in by_partition[number]]
-        return CheckAnswers({}, named.without, [*named.not_asked, *unwritten])
+        return CheckAnswers({}, [], [*named.not_asked, *unwritten])
 
     async def _append(self, topic: TopicImage, partition: int, some: _Checks, checks: CheckRound) -> None:
         now_ms = self._clock.now_ms()
@@ -142,10 +142,12 @@ class ApplicationChecker:
             raise KafkaError(error.code, f"topic {topic.name}, partition {partition}: {error}") from error
         checks.asked(one for one, _ in some)
 
-    async def _name(self, named: _Named, policy: CheckPolicy, checks: Sequence[TransactionCheck]) -> None:
+    async def _name(
+        self, named: _Named, policy: CheckPolicy, checks: CheckRound, taken: Sequence[TransactionCheck]
+    ) -> None:
         """Find the check id of each; where ids are asked for, those without one are not asked about."""
         if not policy.id_topic:
-            named.found = [(one, None) for one in checks]
+            named.found = [(one, None) for one in taken]
             return
         slots = asyncio.Semaphore(LOOKED_UP_MAX)
 
@@ -153,7 +155,7 @@ class ApplicationChecker:
             async with slots:
                 return await self._ids.find(policy.id_topic, one.name, one.id_partitions)
 
-        tasks = [(one, asyncio.ensure_future(look_up(one))) for one in checks]
+        tasks = [(one, asyncio.ensure_future(look_up(one))) for one in taken]
         if not tasks:
             return
         try:
@@ -161,21 +163,22 @@ class ApplicationChecker:
         finally:
             for _, task in tasks:
                 task.cancel()
+        without = []
         for one, task in tasks:
             if not task.done() or task.cancelled() or isinstance(task.exception(), BmqError):
                 named.not_asked.append(one.transactional_id)  # the next check tries again
             elif (check_id := task.result()) is None:
-                named.without.append(one.transactional_id)
+                without.append(one.transactional_id)
             else:
                 named.found.append((one, check_id))
+        checks.left_undecided(without)
 
 
 @dataclass(slots=True)
 class _Named:
-    """`found`: checks with their ids. `without`: transactions that have none. `not_asked`: the ids of these are not known yet."""
+    """`found`: checks with their ids. `not_asked`: the ids of these transactions are not known yet."""
 
     found: _Checks = field(default_factory=list)
-    without: list[str] = field(default_factory=list)
     not_asked: list[str] = field(default_factory=list)
 
 

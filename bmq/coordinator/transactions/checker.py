@@ -19,8 +19,8 @@ class TransactionCheck(NamedTuple):
 
 
 class CheckAnswers(NamedTuple):
-    """`decided`: whether it commits, by transactional id. `left_undecided`: ids of which it was said that nobody knows yet, or
-    that have nothing to be asked by. `not_asked`: ids that could not be asked about this time.
+    """`decided`: whether it commits, by transactional id. `left_undecided`: ids of which it was said that nobody knows yet.
+    `not_asked`: ids that could not be asked about this time.
     """
 
     decided: Mapping[str, bool]
@@ -36,6 +36,9 @@ class CheckRound(Protocol):
 
     def asked(self, checks: Iterable[TransactionCheck]) -> None:
         """Say of each that is asked about when it is: a post begins, or its record is in the log."""
+
+    def left_undecided(self, transactional_ids: Iterable[str]) -> None:
+        """Say of those that have nothing to be asked by, whatever becomes of the request for others."""
 
 
 class TransactionChecker(Protocol):

@@ -242,7 +242,7 @@ class _Round:
             self._schedule.asked(one.transactional_id, one.name, one.number, loop_ms)
 
     def left_undecided(self, transactional_ids: Iterable[str]) -> None:
-        """These were answered so."""
+        """As CheckRound.left_undecided. Also of those that were answered so."""
         for transactional_id in transactional_ids:
             if transactional_id in self.taken:
                 check = self.taken[transactional_id].check

@@ -92,6 +92,7 @@ class Round:
         self.checks = checks
         self.taken = 0
         self.numbers: list[int] = []
+        self.without: list[str] = []
 
     async def take(self) -> Sequence[TransactionCheck]:
         self.taken += 1
@@ -99,6 +100,9 @@ class Round:
 
     def asked(self, checks: Iterable[TransactionCheck]) -> None:
         self.numbers += [one.name.producer_id - 7 for one in checks]
+
+    def left_undecided(self, transactional_ids: Iterable[str]) -> None:
+        self.without += transactional_ids
 
 
 async def test_transactions_are_asked_about_together(tmp_path: Path) -> None:
@@ -131,13 +135,31 @@ async def test_those_without_a_check_id_are_not_asked_about(tmp_path: Path) -> N
         policy = CheckPolicy(("pay-",), url=f"http://127.0.0.1:{port}/", id_topic="ids")
         checks = Round()
         answers = await checker(posts, ids).ask(policy, checks)
-        assert answers == CheckAnswers({"pay-1": True}, ["pay-2"], ["pay-0"]), "there is none, or it is not found yet"
+        assert answers == CheckAnswers({"pay-1": True}, [], ["pay-0"]), "it is not found yet"
+        assert checks.without == ["pay-2"], "there is none"
         assert checks.numbers == [1]
         assert ids.asked == [("ids", 7, (0,)), ("ids", 8, (1,)), ("ids", 9, (2,))]
         ids.ids = {}
         checks = Round()
         assert await checker(posts, ids).ask(policy, checks) == CheckAnswers({}, [], ["pay-0", "pay-1", "pay-2"])
-        assert checks.numbers == [], "nobody is asked"
+        assert (checks.numbers, checks.without) == ([], []), "nobody is asked"
+
+
+async def test_those_without_a_check_id_do_not_wait_for_a_service_or_a_topic_that_fails(tmp_path: Path) -> None:
+    async def decide(_: bytes) -> bytes:
+        return answer(500, b"")
+
+    ids = Ids({7: "order-0", 8: "order-1", 9: None})
+    full = Appender({number: KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "it is full") for number in (0, 1)})
+    async with serving(decide) as port, posting(tmp_path) as posts:
+        for policy, words in (
+            (CheckPolicy(("pay-",), url=f"http://127.0.0.1:{port}/", id_topic="ids"), "status 500"),
+            (CheckPolicy(("pay-",), topic="checks", id_topic="ids"), "it is full"),
+        ):
+            checks = Round()
+            with pytest.raises(KafkaError, match=words):
+                await checker(posts, ids, full).ask(policy, checks)
+            assert checks.without == ["pay-2"]
 
 
 @pytest.mark.parametrize(

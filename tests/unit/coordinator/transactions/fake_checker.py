@@ -12,7 +12,7 @@ from bmq.protocol.errors import BmqError
 class FakeTransactionChecker:
     """`answers`: transactional id -> whether it commits. `failure`: raised instead, after `take`. `gate`: answers wait for it.
     `room`: requests wait for it before they take checks. `is_reached`: False: check ids are not found, and nobody is asked.
-    `is_final`: those without an answer are said to be undecided.
+    `without`: ids that have nothing to be asked by. `is_final`: those without an answer are said to be undecided.
     """
 
     def __init__(self) -> None:
@@ -20,6 +20,7 @@ class FakeTransactionChecker:
         self.failure: BmqError | None = None
         self.is_final = True
         self.is_reached = True
+        self.without: set[str] = set()
         self.room = asyncio.Event()
         self.room.set()
         self.gate = asyncio.Event()
@@ -29,6 +30,8 @@ class FakeTransactionChecker:
     async def ask(self, policy: CheckPolicy, checks: CheckRound) -> CheckAnswers:
         await self.room.wait()
         taken = await checks.take()
+        checks.left_undecided(self.without)
+        taken = [one for one in taken if one.transactional_id not in self.without]
         if not self.is_reached:
             return CheckAnswers({}, (), [one.transactional_id for one in taken])
         checks.asked(taken)

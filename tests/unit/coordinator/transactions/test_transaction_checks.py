@@ -355,6 +355,17 @@ def test_a_question_that_cannot_be_asked_is_not_waited_for_for_ever() -> None:
     run(main)
 
 
+def test_an_instance_that_has_nothing_to_be_asked_by_does_not_wait_for_a_service_that_fails() -> None:
+    async def main(world: Asked) -> None:
+        await open_transaction(world)
+        world.checker.without = {"id", "unknown"}
+        world.checker.failure = KafkaError(E.UNKNOWN_SERVER_ERROR, "it answers with status 500")
+        assert await let_in_after_s(world) < 1
+        assert world.checker.asked == []
+
+    run(main)
+
+
 def test_a_question_that_cannot_be_asked_is_tried_again_although_the_wall_clock_is_set_back() -> None:
     async def main(world: Asked) -> None:
         await open_transaction(world)
