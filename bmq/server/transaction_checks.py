@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -38,6 +39,9 @@ LOOK_UP_S: Final = 5.0
 
 APPEND_S: Final = 5.0
 """How long the checks of one partition of the check topic are written."""
+
+_TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+"""Of a batch: nothing of it was written, and smaller ones may be."""
 
 _log = structlog.get_logger("bmq.server")
 
@@ -92,6 +96,7 @@ class ApplicationChecker:
         self._appender = appender
         self._clock = clock
         self._room = asyncio.Semaphore(RECORD_CHECKS_MAX)
+        self._targets: dict[TopicPartition, _Target] = {}
 
     async def ask(self, policy: CheckPolicy, checks: CheckRound) -> CheckAnswers:
         """As TransactionChecker.ask."""
@@ -123,24 +128,46 @@ class ApplicationChecker:
             by_partition: dict[int, _Checks] = {}
             for one in named.found:
                 by_partition.setdefault(one[0].name.producer_id % len(topic.partitions), []).append(one)
+            targets = self._targets_of(topic, by_partition)
             failed = await _tried(
-                {number: self._append(topic, number, some, checks) for number, some in by_partition.items()}
+                {number: self._append(topic, targets[number], some, checks) for number, some in by_partition.items()}
             )
         if failed and len(failed) == len(by_partition):
             raise next(iter(failed.values()))
-        for failure in failed.values():
-            _log.warning("transactions_not_checked", reason=str(failure))
+        for number, target in targets.items():
+            target.told(failed.get(number))
         unwritten = [one.transactional_id for number in failed for one, _ in by_partition[number]]
         return CheckAnswers({}, [], [*named.not_asked, *unwritten])
 
-    async def _append(self, topic: TopicImage, partition: int, some: _Checks, checks: CheckRound) -> None:
-        now_ms = self._clock.now_ms()
-        records = [check_record(one, check_id, now_ms) for one, check_id in some]
-        try:
-            await self._appender.append(TopicPartition(topic.topic_id, partition), records)
-        except KafkaError as error:
-            raise KafkaError(error.code, f"topic {topic.name}, partition {partition}: {error}") from error
-        checks.asked(one for one, _ in some)
+    def _targets_of(self, topic: TopicImage, numbers: Iterable[int]) -> dict[int, _Target]:
+        places = {number: TopicPartition(topic.topic_id, number) for number in numbers}
+        known = {place: target for place, target in self._targets.items() if place.topic_id == topic.topic_id}
+        self._targets = {place: _Target(place) for place in places.values()} | known
+        return {number: self._targets[place] for number, place in places.items()}
+
+    async def _append(self, topic: TopicImage, target: _Target, some: _Checks, checks: CheckRound) -> None:
+        """In smaller batches, where the topic takes no larger ones. A record that it does not take alone keeps no others back."""
+        now_ms, place = self._clock.now_ms(), target.place
+        count, at = target.records_max, 0
+        refused: KafkaError | None = None
+        while at < len(some):
+            part = some[at : at + count]
+            try:
+                await self._appender.append(place, [check_record(one, check_id, now_ms) for one, check_id in part])
+            except KafkaError as error:
+                told = KafkaError(error.code, f"topic {topic.name}, partition {place.partition}: {error}")
+                if error.code not in _TOO_LARGE:
+                    raise told from error
+                if len(part) > 1:
+                    count = len(part) // 2
+                    continue
+                refused, count = told, target.records_max  # it is the record that is too large
+            else:
+                checks.asked(one for one, _ in part)
+            at += len(part)
+        if refused is not None:
+            raise refused
+        target.records_max = count
 
     async def _name(
         self, named: _Named, policy: CheckPolicy, checks: CheckRound, taken: Sequence[TransactionCheck]
@@ -180,6 +207,21 @@ class _Named:
 
     found: _Checks = field(default_factory=list)
     not_asked: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Target:
+    """A partition of the check topic. `records_max`: of one batch, as far as is known: a batch that is refused costs a producer id."""
+
+    place: TopicPartition
+    records_max: int = sys.maxsize
+    is_failing: bool = False
+
+    def told(self, failure: KafkaError | None) -> None:
+        """A failure goes into the log once, until a check is taken again."""
+        if failure is not None and not self.is_failing:
+            _log.warning("transactions_not_checked", reason=str(failure))
+        self.is_failing = failure is not None
 
 
 async def _tried(appends: Mapping[int, Coroutine[Any, Any, None]]) -> dict[int, KafkaError]:

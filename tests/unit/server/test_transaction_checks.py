@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
 import pytest
+from structlog.testing import capture_logs
 
 from bmq.broker.half_checker import NobodyAsked
 from bmq.coordinator.transactions.check_back import CheckPolicy, TransactionName
 from bmq.coordinator.transactions.checker import CheckAnswers, TransactionCheck
+from bmq.coordinator.transactions.shard_checks import CHECKS_MAX
 from bmq.log.partition_log import TopicPartition
 from bmq.protocol.batch_records import Record
 from bmq.protocol.dead_letters import TOPIC_CONFIG
@@ -50,9 +52,12 @@ class Ids:
 
 
 class Appender:
-    """`errors`: of partitions. `hangs`: partitions that do not answer."""
+    """`errors`: of partitions. `hangs`: partitions that do not answer. `takes`: whether a batch is small enough."""
 
     def __init__(self, errors: Mapping[int, KafkaError] | None = None, hangs: Collection[int] = ()) -> None:
+        self.takes: Callable[[list[Record]], bool] = lambda _: True
+        self.code = ErrorCode.MESSAGE_TOO_LARGE
+        self.refused = 0
         self.records: list[tuple[int, Record]] = []
         self._errors = errors or {}
         self._hangs = hangs
@@ -69,6 +74,9 @@ class Appender:
             raise self._errors[place.partition]
         if place.partition in self._hangs:
             await asyncio.Event().wait()
+        if not self.takes(records):
+            self.refused += 1
+            raise KafkaError(self.code, "a smaller batch")
         self.records += [(place.partition, record) for record in records]
         return 0
 
@@ -236,6 +244,51 @@ async def test_a_partition_that_takes_no_check_does_not_keep_others_from_being_a
     both = Appender({number: KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "it is full") for number in (0, 1)})
     with pytest.raises(KafkaError, match="topic checks, partition 1: it is full"):
         await checker(None, None, both).ask(policy, checks)
+
+
+async def test_a_partition_that_fails_again_and_again_is_told_once() -> None:
+    """A new instance that waits has its check tried each second."""
+    policy = CheckPolicy(("pay-",), topic="checks")
+    errors = {1: KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "it is full")}
+    made = checker(None, None, Appender(errors))
+
+    async def told() -> list[str]:
+        with capture_logs() as logs:
+            for _ in range(3):
+                await made.ask(policy, Round())
+        return [one["reason"] for one in logs if one["event"] == "transactions_not_checked"]
+
+    assert await told() == ["topic checks, partition 1: it is full"]
+    assert await told() == []
+    error = errors.pop(1)
+    assert await told() == []
+    errors[1] = error
+    assert len(await told()) == 1, "once more"
+
+
+@pytest.mark.parametrize("code", [ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE])
+async def test_checks_go_in_smaller_batches_where_the_topic_takes_no_larger_ones(code: ErrorCode) -> None:
+    policy = CheckPolicy(("pay-",), topic="checks")
+    many = [
+        TransactionCheck(f"pay-{number}", TransactionName(7, 3, number), 60_000, 1, ()) for number in range(CHECKS_MAX)
+    ]
+    appender = Appender()
+    appender.code = code
+    appender.takes = lambda records: len(records) <= 3
+    made, checks = checker(None, None, appender), Round(many)
+    assert await made.ask(policy, checks) == CheckAnswers({}, [], [])
+    assert appender.keys == {1: [one.transactional_id.encode() for one in many]} and len(checks.numbers) == len(many)
+    refused = appender.refused
+    assert await made.ask(policy, Round(many)) == CheckAnswers({}, [], [])
+    assert appender.refused == refused, "the size is remembered: each refusal costs a producer id"
+
+    appender.records.clear()
+    appender.takes = lambda records: all(record.key != b"pay-1" for record in records)
+    checks = Round(many)
+    with pytest.raises(KafkaError, match="topic checks, partition 1: a smaller batch"):
+        await made.ask(policy, checks)
+    assert appender.keys == {1: [one.transactional_id.encode() for one in many if one.transactional_id != "pay-1"]}
+    assert len(checks.numbers) == len(many) - 1, "the others are asked about"
 
 
 async def test_records_go_only_into_topics_that_take_them() -> None:
