@@ -10,7 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from bmq.hdfs.errors import AuthenticationRequired, PermissionRefused, RemoteError, peers_words
+from bmq.hdfs.errors import (
+    AuthenticationRequired,
+    PermissionRefused,
+    RemoteError,
+    is_retriable,
+    is_standby,
+    peers_words,
+)
 from bmq.hdfs.proto.rpc_pb2 import RpcSasl, UserInformation
 from bmq.log.store import StoreError
 
@@ -93,7 +100,12 @@ def sasl_demanded(server: str, message: RpcSasl) -> AuthenticationRequired:
 
 
 def refusal(server: str, error: RemoteError, error_detail: int, *, is_sasl: bool = False) -> StoreError | None:
-    """The error for a connection refused because of the user or the authentication; None for any other reason."""
+    """The error for a connection refused because of the user or the authentication; None for any other reason.
+
+    A NameNode that is not active cannot look a delegation token up: then another one has to be asked.
+    """
+    if is_standby(error) or is_retriable(error):
+        return None
     if error.name == "AuthorizationException":
         return PermissionRefused(f"{server} does not let this user in: {error.message} ({error.name})")
     if error_detail == FATAL_UNAUTHORIZED or (is_sasl and error.name in _LOGIN_ERRORS):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bmq.hdfs.authentication import refusal
+from bmq.hdfs.authentication import FATAL_UNAUTHORIZED, refusal
 from bmq.hdfs.config import Address, HdfsConfig
 from bmq.hdfs.errors import AuthenticationRequired, RemoteError
 from bmq.hdfs.sasl.gss import hdfs_login
@@ -151,3 +151,9 @@ def test_without_the_package_a_command_is_told(monkeypatch: pytest.MonkeyPatch) 
     config = HdfsConfig(namenodes=(Address("nn", 1),), root="/r", security=security)
     with pytest.raises(BadSecurity, match=r"demands Kerberos, .* is missing .* -m pip install .*gssapi"):
         namenode_authentication(config)
+
+
+@pytest.mark.parametrize("name", ["org.apache.hadoop.ipc.StandbyException", "org.apache.hadoop.ipc.RetriableException"])
+def test_a_namenode_that_cannot_look_a_token_up_now_refuses_nobody(name: str) -> None:
+    error = RemoteError(name, "Operation category READ is not supported in state standby.")
+    assert refusal("nn1", error, FATAL_UNAUTHORIZED, is_sasl=True) is None
