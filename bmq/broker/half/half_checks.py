@@ -85,7 +85,7 @@ class HalfChecks:
             self._is_copying = True
             partition.machine.spawn(self._copy_all())
         next_ms = self._half.schedule.next_ms if self._target() is not None else None
-        if next_ms is None or self._is_taking or self._requests >= self._requests_max():
+        if next_ms is None or not self._may_ask():
             return
         wait_s = (next_ms - partition.context.clock.now_ms()) / 1000
         self._wake_up.within(min(max(0.0 if self._is_behind else PAUSE_S, wait_s), CLOCK_READ_S_MAX))
@@ -95,7 +95,7 @@ class HalfChecks:
         self._wake_up.cancel()
 
     def _begin_due(self) -> None:
-        if self._partition.state.is_final or self._is_taking or self._requests >= self._requests_max():
+        if self._partition.state.is_final or not self._may_ask():
             return
         next_ms = self._half.schedule.next_ms
         if next_ms is not None and next_ms <= self._partition.context.clock.now_ms():
@@ -105,8 +105,10 @@ class HalfChecks:
         else:
             self.schedule_wake_up()
 
-    def _requests_max(self) -> int:
-        return REQUESTS_MAX if self._partition.config.half_check_url else TOPIC_REQUESTS_MAX
+    def _may_ask(self) -> bool:
+        """Whether one more request of checks may begin."""
+        requests_max = REQUESTS_MAX if self._partition.config.half_check_url else TOPIC_REQUESTS_MAX
+        return not self._is_taking and self._requests < requests_max
 
     def _checker(self) -> HalfChecker | None:
         return self._partition.context.half_checker

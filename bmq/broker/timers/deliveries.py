@@ -86,7 +86,6 @@ class Deliveries:
                     self._is_waiting = False
                     if not self._is_open():
                         return
-                    lifecycle.settle()
                     now_ms = partition.context.clock.now_ms()
                     not_loaded = await self._load(runs, now_ms)
                     await turns.next()
