@@ -14,7 +14,7 @@ INTERNAL_PREFIX: Final = "__"
 
 
 def check_topic_name(name: str, value: Value, why_not_internal: str) -> None:
-    """Of a topic that a server writes records of clients into; empty: none. Raises InvalidConfig."""
+    """Check the name of a topic into which a server writes records of clients; empty: none. Raises InvalidConfig."""
     text = str(value)
     if not text:
         return

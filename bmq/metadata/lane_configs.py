@@ -43,5 +43,5 @@ LANE_TOPIC_CONFIGS: Final = (
 
 
 def lane_producers(values: Mapping[str, Value]) -> tuple[LaneRule, ...]:
-    """Whose records get which lane."""
+    """The rules that say which client's records get which lane."""
     return lane_rules(cast(tuple[str, ...], values[LANE_PRODUCERS]))

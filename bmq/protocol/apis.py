@@ -101,7 +101,7 @@ class ApiKey(IntEnum):
     DELETE_BEFORE = 20_008
     FIND_ABORTED = 20_009
     LIST_DELAYED = 20_030
-    # Of the state of share partitions; see share_state_messages.py.
+    # These work on the state of share partitions; see share_state_messages.py.
     SHARE_ACQUIRE = 20_010
     SHARE_ACKNOWLEDGE_STATE = 20_011
     SHARE_RELEASE = 20_012

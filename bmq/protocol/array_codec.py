@@ -18,7 +18,7 @@ from bmq.protocol.wire_turns import InTurns, TurnsCodec, compile_turns
 T = TypeVar("T")
 
 Look = Callable[[Any, Any, int], Generator[None, None, None]]
-"""What is done with an element: (the message as far as it stands before the array, the element, its position). May stop at each
+"""Looks at an element: (the message as far as it stands before the array, the element, its position). May stop at each
 `yield`."""
 ReadElement = Callable[[int, list[int]], Generator[None, None, tuple[Any, int]]]
 """(Position, [elements left, elements left at the next yield]) to an element and the position behind it."""

@@ -80,7 +80,7 @@ class CommittedPartition:
 
 @dataclass(slots=True, kw_only=True)
 class LaneGroupRequest:
-    """Who is in a lane's group, and what has it committed in these partitions?"""
+    """Asks for the members of a lane's group, and for the offsets that it has committed in these partitions."""
 
     group_id: str = ""
     partitions: Sequence[CommittedPartition] = ()

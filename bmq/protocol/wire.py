@@ -442,7 +442,7 @@ class WriterSource(_Source):
             self.primitive(depth + 1, Field(field.name, field.kafka_type), out)
 
     def before_element(self, depth: int) -> None:
-        """What is done before each of an array's elements: nothing here."""
+        """Do something before each element of an array: nothing here."""
 
     def nested_entity(self, depth: int, entity: Entity, out: str, source: str) -> None:
         writer = self.name_for("write", self.nested[id(entity)].write)

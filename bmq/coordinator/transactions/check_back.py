@@ -187,7 +187,7 @@ class TransactionCheckSchedule:
         self._scheduled: dict[str, _Scheduled] = {}
         self._times: DueTimes[str] = DueTimes()
         self._at_once: dict[str, None] = {}
-        """Whose new instance waits for a check, in order."""
+        """Transactional ids that are asked about next, because a new instance waits; in order."""
         self._was_at_once = False
         """Whether the last check that was taken is one of them."""
 
@@ -279,7 +279,7 @@ class TransactionCheckSchedule:
             restart.is_left_undecided = True
 
     def _restart_of(self, transactional_id: str, name: TransactionName, number: int) -> _Restart | None:
-        """Of the new instance that waits for this check; None: it was taken before one came, or is about another transaction."""
+        """The wait of a new instance for this check; None: the check was taken before the instance came, or is about another transaction."""
         one = self._scheduled.get(transactional_id)
         if one is None or one.name != name or one.restart is None or number < one.restart.first_number:
             return None
