@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import structlog
 
-from bmq.hdfs.file_closing import AcknowledgedBytesGone, Closed, ClosingTools, FileClosing
+from bmq.hdfs.file_takeover import AcknowledgedBytesGone, Closed, ClosingTools, FileClosing
 from bmq.hdfs.writer import BrokenSegment
 from bmq.log.store import FencedWriter, FileMissing
 

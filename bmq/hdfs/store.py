@@ -22,7 +22,7 @@ from bmq.hdfs.blocks import DataNode, FileBlocks, LocatedBlock
 from bmq.hdfs.config import BLOCK_BYTES_MIN, HdfsConfig
 from bmq.hdfs.datanode_rpc import DataNodeRpc
 from bmq.hdfs.errors import LeaseLost, NotADirectory
-from bmq.hdfs.file_closing import ClosingTools, take_over
+from bmq.hdfs.file_takeover import ClosingTools, take_over
 from bmq.hdfs.lease_renewal import LeaseRenewal
 from bmq.hdfs.local_replicas import LocalReplicas
 from bmq.hdfs.mending import SegmentMender

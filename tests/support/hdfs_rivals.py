@@ -17,7 +17,7 @@ from bmq.hdfs.block_stream import BlockStream, Stage
 from bmq.hdfs.blocks import Block, DataNode, FileBlocks, LocatedBlock
 from bmq.hdfs.config import HdfsConfig
 from bmq.hdfs.datanode_rpc import DataNodeRpc
-from bmq.hdfs.file_closing import ClosingTools, take_over
+from bmq.hdfs.file_takeover import ClosingTools, take_over
 from bmq.hdfs.namenode import NameNode
 from bmq.hdfs.proto.namenode_pb2 import UpdateBlockForPipelineRequest, UpdatePipelineResponse
 from bmq.hdfs.read_counts import ReadCounts

@@ -23,7 +23,7 @@ MANY_PARAMETERS = {
     "dev/hdfs.py HdfsCluster.__init__",
     "hdfs/block_setup.py write_operation",
     "hdfs/block_stream.py BlockStream.open",
-    "hdfs/file_closing.py take_over",
+    "hdfs/file_takeover.py take_over",
     "hdfs/writer.py HdfsWriter.__init__",
 }
 """More parameters than the bound today: none may be added. An option of a command is a parameter for typer."""

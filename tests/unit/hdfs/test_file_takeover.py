@@ -14,7 +14,7 @@ from bmq.hdfs.blocks import Block
 from bmq.hdfs.config import Address, HdfsConfig
 from bmq.hdfs.datanode_rpc import DataNodeRpc
 from bmq.hdfs.errors import LeaseLost, PermissionRefused
-from bmq.hdfs.file_closing import COMPLETE_WAITS_S, TRIES_MAX, take_over
+from bmq.hdfs.file_takeover import COMPLETE_WAITS_S, TRIES_MAX, take_over
 from bmq.hdfs.lease_recovery import REPEAT_S
 from bmq.hdfs.namenode import NameNode
 from bmq.hdfs.proto.hdfs_pb2 import HdfsFileStatus, LocatedBlocks, Token
