@@ -22,7 +22,7 @@ from crc32c import crc32c
 from bmq.arrow_records.decoder import Limits, decode
 from bmq.arrow_records.encoder import BatchFields, encode
 from bmq.arrow_records.layout import Layout
-from bmq.compaction.batch_cleaner import retain
+from bmq.compaction.batch_cleaner import write_survivors
 from bmq.log.batch_bodies import Scratch
 from bmq.log.origin import Origin
 from bmq.protocol.batch_records import Record, encode_batch
@@ -118,7 +118,9 @@ def figures(record_bytes: int, batch_bytes: int, codec: Compression, total_bytes
     took["encode"] = seconds(lambda: sum(map(len, encode(table, fields, batch_bytes_max=batch_bytes))))
     scratch = Scratch()
     clean_s = seconds(
-        lambda: [retain(batch, ORIGIN, mask, scratch=scratch) for batch, mask in zip(cleaned, masks, strict=True)]
+        lambda: [
+            write_survivors(batch, ORIGIN, mask, scratch=scratch) for batch, mask in zip(cleaned, masks, strict=True)
+        ]
     )
     took["clean"] = clean_s / cleaned_share
     return {name: plain_bytes / 1e6 / max(one, 1e-9) for name, one in took.items()}

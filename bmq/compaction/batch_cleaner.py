@@ -30,7 +30,7 @@ DELETE_HORIZON: Final = 1 << 6
 _VARINT_BYTES_MAX: Final = 10
 
 
-def retain(
+def write_survivors(
     batch: Buffer,
     origin: Origin,
     keep: Buffer,
@@ -79,14 +79,14 @@ class BadRecords(ValueError):
 def with_some(
     header: BatchHeader, bodies: Bodies, number: int, keep: Buffer, *, delete_horizon_ms: int | None
 ) -> bytearray:
-    """As `retain`, for a body that was decompressed before; `keep` may have more entries. Raises BadRecords."""
+    """As `write_survivors`, for a body that was decompressed before; `keep` may have more entries. Raises BadRecords."""
     horizon_ms = header.delete_horizon_ms
     if horizon_ms is None and delete_horizon_ms is not None:
         horizon_ms = delete_horizon_ms
         header = header._replace(attributes=header.attributes | DELETE_HORIZON)
     start, end = layout.body_place(bodies, number)
     out = bytearray(end - start + _VARINT_BYTES_MAX * header.record_count)
-    kept = key_compaction.retain(bodies, number, keep, horizon_ms, out)
+    kept = key_compaction.write_survivors(bodies, number, keep, horizon_ms, out)
     if kept.status:
         raise BadRecords(layout.REASONS[-kept.status])
     records = memoryview(out)[: kept.size_bytes]

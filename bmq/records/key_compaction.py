@@ -8,7 +8,7 @@
 - `choose_survivors` says which records stay: of batches that are `discarded` none, of other control batches all. Records below
   `noted_offset` stay if the table has no newer one of their key, and if they have a value or their batch's delete horizon is
   not over at `now_ms`. Newer ones stay.
-- `retain` writes the records of body `number` that `keep` names into `out`, which has room for ten bytes a record more than
+- `write_survivors` writes the records of body `number` that `keep` names into `out`, which has room for ten bytes a record more than
   the body. Their deltas count from `base_timestamp_ms`; None: from the time of the first of them.
 
 All raise ValueError for arguments that contradict each other.
@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from bmq.records.native.library import kernel
 
 if TYPE_CHECKING or kernel().library is None:
-    from bmq.records.key_compaction_twin import choose_survivors, hash_keys, note_hashes, note_keys, retain
+    from bmq.records.key_compaction_twin import choose_survivors, hash_keys, note_hashes, note_keys, write_survivors
 else:
-    from bmq.records.key_compaction_native import choose_survivors, hash_keys, note_hashes, note_keys, retain
+    from bmq.records.key_compaction_native import choose_survivors, hash_keys, note_hashes, note_keys, write_survivors
 
-__all__ = ["choose_survivors", "hash_keys", "note_hashes", "note_keys", "retain"]
+__all__ = ["choose_survivors", "hash_keys", "note_hashes", "note_keys", "write_survivors"]

@@ -25,8 +25,12 @@ _hash_keys = function(
     *(_Pointer, _Pointer, _Int64, _Uint64, _Uint64, _Int64, _Pointer, _Pointer, _Pointer, _Pointer, _Pointer),
 )
 _note_hashes = function("bmq_note_hashes", _Pointer, _Pointer, _Pointer, _Pointer, _Int64, _Int64)
-_choose = function("bmq_choose", _Pointer, _Pointer, _Int64, _Int64, _Pointer, _Int64, _Pointer, _Pointer, _Pointer)
-_retain = function("bmq_retain", _Pointer, _Int64, _Pointer, _Int64, _Int64, _Pointer, _Int64, _Pointer)
+_choose = function(
+    "bmq_choose_survivors", _Pointer, _Pointer, _Int64, _Int64, _Pointer, _Int64, _Pointer, _Pointer, _Pointer
+)
+_write_survivors = function(
+    "bmq_write_survivors", _Pointer, _Int64, _Pointer, _Int64, _Int64, _Pointer, _Int64, _Pointer
+)
 
 
 def _map(table: KeyTable, pins: Pins) -> structures.KeyMap:
@@ -108,11 +112,13 @@ def choose_survivors(bodies: Bodies, discarded: Buffer, noted_offset: int, now_m
     return Chosen(checked(status), number.value, keep, kept)
 
 
-def retain(bodies: Bodies, number: int, keep: Buffer, base_timestamp_ms: int | None, out: bytearray) -> Retained:
-    """As key_compaction.retain."""
+def write_survivors(
+    bodies: Bodies, number: int, keep: Buffer, base_timestamp_ms: int | None, out: bytearray
+) -> Retained:
+    """As key_compaction.write_survivors."""
     written = structures.Retained(base_timestamp_ms=base_timestamp_ms or 0)
     with Pins() as pins:
-        status = _retain(
+        status = _write_survivors(
             ctypes.byref(body_structure(bodies, pins)),
             number,
             pins.address(keep),

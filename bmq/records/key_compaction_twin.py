@@ -180,8 +180,10 @@ def choose_survivors(bodies: Bodies, discarded: Buffer, noted_offset: int, now_m
     return Chosen(0, bodies.batch_count, keep, kept)
 
 
-def retain(bodies: Bodies, number: int, keep: Buffer, base_timestamp_ms: int | None, out: bytearray) -> Retained:
-    """As key_compaction.retain."""
+def write_survivors(
+    bodies: Bodies, number: int, keep: Buffer, base_timestamp_ms: int | None, out: bytearray
+) -> Retained:
+    """As key_compaction.write_survivors."""
     body = bodies_of(bodies)[number]
     batch, data = body.batch, bodies.data
     if len(keep) < batch[12]:

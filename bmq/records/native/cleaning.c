@@ -165,7 +165,7 @@ static void decide(const struct bmq_key_map *map, const struct waiting_record *w
 /* Decides for each record whether it stays (`keep`, one byte a row). Of batches that are `discarded` nothing does, of other
  * control batches all. Records below `noted_offset` stay if the map has no newer one of their key, and if they have a value or
  * their batch's delete horizon is not over at `now_ms`; newer ones stay. *number: the batch where it stopped. */
-BMQ_EXPORT int64_t bmq_choose(const struct bmq_bodies *bodies, const uint8_t *discarded, int64_t noted_offset, int64_t now_ms,
+BMQ_EXPORT int64_t bmq_choose_survivors(const struct bmq_bodies *bodies, const uint8_t *discarded, int64_t noted_offset, int64_t now_ms,
                    const struct bmq_key_map *map, int64_t rows_max, uint8_t *keep, struct bmq_kept *kept,
                    int64_t *number) {
     struct waiting_record waiting[AHEAD];
@@ -228,7 +228,7 @@ struct bmq_retained {
 
 /* Writes the records of one body that `keep` names. Their deltas count from retained->base_timestamp_ms if `has_base`, else
  * from the first one's time. Bytes behind a record's timestamp are copied unchanged. */
-BMQ_EXPORT int64_t bmq_retain(const struct bmq_bodies *bodies, int64_t number, const uint8_t *keep, int64_t keep_count,
+BMQ_EXPORT int64_t bmq_write_survivors(const struct bmq_bodies *bodies, int64_t number, const uint8_t *keep, int64_t keep_count,
                    int64_t has_base, uint8_t *out, int64_t out_bytes, struct bmq_retained *retained) {
     const struct bmq_batch *batch = bodies->batches + number;
     const uint8_t *data = bodies->data;

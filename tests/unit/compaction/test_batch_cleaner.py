@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bmq.compaction.batch_cleaner import retain
+from bmq.compaction.batch_cleaner import write_survivors
 from bmq.log.origin import DamagedBatch
 from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.compression import Compression
@@ -34,7 +34,7 @@ def test_what_is_kept_stays_as_it_was(batch: bytearray, seed: int, horizon_ms: i
     records = decode_records(batch)
     keep = bytes(random.Random(seed).choices((0, 1), k=len(records)))
     before = BatchHeader.parse(batch)
-    cleaned = retain(batch, ORIGIN, keep, delete_horizon_ms=horizon_ms)
+    cleaned = write_survivors(batch, ORIGIN, keep, delete_horizon_ms=horizon_ms)
     after = BatchHeader.parse(cleaned)
     verify_crc(cleaned, 0, after)
     kept = tuple(record for record, is_kept in zip(records, keep, strict=True) if is_kept)
@@ -70,9 +70,9 @@ def test_what_is_kept_stays_as_it_was(batch: bytearray, seed: int, horizon_ms: i
 def test_a_delete_horizon_that_was_set_stays() -> None:
     batch = encode_batch([Record(b"k", None, (), 1_000 + i) for i in range(3)], compression=Compression.LZ4)
     everything = bytes((1, 1, 1))
-    first = retain(batch, ORIGIN, everything, delete_horizon_ms=900_000)
-    assert retain(first, ORIGIN, everything, delete_horizon_ms=950_000) == first
-    second = retain(first, ORIGIN, bytes((0, 1, 1)), delete_horizon_ms=950_000)
+    first = write_survivors(batch, ORIGIN, everything, delete_horizon_ms=900_000)
+    assert write_survivors(first, ORIGIN, everything, delete_horizon_ms=950_000) == first
+    second = write_survivors(first, ORIGIN, bytes((0, 1, 1)), delete_horizon_ms=950_000)
     assert BatchHeader.parse(second).delete_horizon_ms == 900_000
     assert [record.timestamp_ms for record in decode_records(second)] == [1_001, 1_002]
 
@@ -82,6 +82,6 @@ def test_what_is_not_one_good_batch_is_damage() -> None:
     keep = b"\1"
     for bad in (batch + batch, batch[:-1], bytes(batch[:-1]) + b"x", b"", bytes(512) + batch):
         with pytest.raises(DamagedBatch):
-            retain(bad, ORIGIN, keep)
+            write_survivors(bad, ORIGIN, keep)
     with pytest.raises(ValueError, match="2 records to keep or not"):
-        retain(batch, ORIGIN, b"\1\1")
+        write_survivors(batch, ORIGIN, b"\1\1")

@@ -109,8 +109,8 @@ def test_the_same_bytes_are_retained(found: Bodies, keep: bytes, base_ms: int | 
         if count > len(keep):
             continue
         outs = [bytearray(body_bytes(found, number) + 10 * count) for _ in range(2)]
-        ours = native.retain(found, number, keep, base_ms, outs[0])
-        theirs = twin.retain(found, number, keep, base_ms, outs[1])
+        ours = native.write_survivors(found, number, keep, base_ms, outs[0])
+        theirs = twin.write_survivors(found, number, keep, base_ms, outs[1])
         assert ours.status == theirs.status
         assert ours.status or (ours, outs[0]) == (theirs, outs[1])
 
@@ -119,14 +119,14 @@ def test_the_same_bytes_are_retained(found: Bodies, keep: bytes, base_ms: int | 
 def test_arguments_that_contradict_each_other_are_refused(kernel: object) -> None:
     data, entry = b"abc", BATCH.pack(0, 100, 0, 2, 0, 0, 5, 0, 0, -1, -1, -1, 2, 0, 0)
     choose: Callable[..., object] = kernel.choose_survivors  # type: ignore[attr-defined]
-    retain: Callable[..., object] = kernel.retain  # type: ignore[attr-defined]
+    write_survivors: Callable[..., object] = kernel.write_survivors  # type: ignore[attr-defined]
     for start, end in ((-1, 2), (2, 1), (0, 4)):
         outside = Bodies(data, entry, array("q", [start]), array("q", [end]), 1)
         with pytest.raises(ValueError, match=r"."):
             choose(outside, b"\0", 0, 0, table())
     inside = Bodies(data, entry, array("q", [0]), array("q", [3]), 1)
     with pytest.raises(ValueError, match=r"."):
-        retain(inside, 0, b"\1", None, bytearray(100))  # two records, one entry
+        write_survivors(inside, 0, b"\1", None, bytearray(100))  # two records, one entry
     with pytest.raises((ValueError, IndexError)):
         choose(inside._replace(starts=array("q")), b"\0", 0, 0, table())
 
