@@ -167,10 +167,10 @@ def a_rollback_within_a_commit_is_refused(world: World) -> None:
 def a_rollback_that_is_accepted_leaves_its_rows_out(world: World) -> None:
     table, first = written(world)
     world.make_current(first)
-    table.tie_offsets(accept_rollback=False)
+    table.upgrade_offsets(accept_rollback=False)
     with pytest.raises(TableMismatch, match="rolled back"):
         table.offsets()
-    table.tie_offsets(accept_rollback=True)
+    table.upgrade_offsets(accept_rollback=True)
     write(world, table, 5)
     assert state(world, table) == (15, 25)
 
@@ -179,7 +179,7 @@ def offsets_of_an_earlier_release_are_tied_at_the_start(world: World) -> None:
     table, first = written(world)
     world.set_property(f"{OFFSETS_PROPERTY}orders", TableOffsets("orders", "an-id", {0: 20}).to_json())
     assert state(world, table) == (20, 20)
-    table.tie_offsets(accept_rollback=False)
+    table.upgrade_offsets(accept_rollback=False)
     world.make_current(first)
     with pytest.raises(TableMismatch, match="rolled back"):
         table.offsets()

@@ -142,7 +142,7 @@ class IcebergTable:
         """The present offsets; None before the first commit. Raises TableMismatch: the rows they count are not there."""
         return self._checked_offsets(self._load())
 
-    def tie_offsets(self, *, accept_rollback: bool) -> None:
+    def upgrade_offsets(self, *, accept_rollback: bool) -> None:
         """Make the offsets of an earlier release name a snapshot. `accept_rollback`: name the current one in any case."""
         table = self._load()
         current = table.currentSnapshot()

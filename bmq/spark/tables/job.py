@@ -126,7 +126,7 @@ class TableJob:
         self._topic_state = self._topic.state()
         self._ensure_tables(self._definition)
         for table in self._tables:
-            table.tie_offsets(accept_rollback=accept_rollback)
+            table.upgrade_offsets(accept_rollback=accept_rollback)
         offsets = self._table.offsets()
         self._check_start(offsets)
         if self._dead_letters is not None:
