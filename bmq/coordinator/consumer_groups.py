@@ -15,9 +15,9 @@ from bmq.coordinator.config import ConsumerConfig, CoordinatorConfig, GroupTerms
 from bmq.coordinator.consumer.consumer_group import CONSUMER, ConsumerGroup
 from bmq.coordinator.consumer.departures import expire
 from bmq.coordinator.consumer.draft import Draft
+from bmq.coordinator.consumer.epochs import GroupContext
 from bmq.coordinator.consumer.member import MemberState
 from bmq.coordinator.consumer.patterns import Matches, compiled
-from bmq.coordinator.consumer.progress import GroupContext
 from bmq.coordinator.consumer.resolution import ResolutionTimes, is_due, resolve
 from bmq.coordinator.modern.group_runtime import Counts, GroupRuntime, Host, Volatile
 from bmq.coordinator.modern.member_timers import Due, TimerKind, TimerOrder

@@ -16,8 +16,8 @@ from bmq.coordinator.runtime.moment import Moment
 from bmq.coordinator.streams.configuration import ConfiguredTopology, configured
 from bmq.coordinator.streams.departures import expire
 from bmq.coordinator.streams.draft import StreamsDraft
+from bmq.coordinator.streams.epochs import StreamsGroupContext
 from bmq.coordinator.streams.member import MemberState
-from bmq.coordinator.streams.progress import StreamsGroupContext
 from bmq.coordinator.streams.streams_group import STREAMS, StreamsGroup
 from bmq.coordinator.streams.topology_description import DESCRIPTION_BYTES_MAX, DESCRIPTIONS_BYTES_MAX, KnownDescription
 from bmq.coordinator.topics import CurrentTopics, Topics

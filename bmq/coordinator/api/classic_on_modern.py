@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from bmq.coordinator.classic.effects import Joining, join_error, sync_error
 from bmq.coordinator.consumer import classic_members
 from bmq.coordinator.consumer.draft import Draft
-from bmq.coordinator.consumer.progress import GroupContext
+from bmq.coordinator.consumer.epochs import GroupContext
 from bmq.coordinator.group_shard import GroupShard
 from bmq.coordinator.runtime.log_errors import coordinator_error
 from bmq.coordinator.streams.draft import StreamsDraft
-from bmq.coordinator.streams.progress import StreamsGroupContext
+from bmq.coordinator.streams.epochs import StreamsGroupContext
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.heartbeat_request import HeartbeatRequest

@@ -8,11 +8,11 @@ from bmq.coordinator.api.ownership import answered_by_owner
 from bmq.coordinator.api.repeated_heartbeats import key_of
 from bmq.coordinator.consumer.description import described
 from bmq.coordinator.consumer.draft import Draft
+from bmq.coordinator.consumer.epochs import GroupContext
 from bmq.coordinator.consumer.heartbeat import CheckedHeartbeat, check
 from bmq.coordinator.consumer.member import JOIN_EPOCH
 from bmq.coordinator.consumer.pace import HeartbeatPace
 from bmq.coordinator.consumer.paced_heartbeat import paced_heartbeat
-from bmq.coordinator.consumer.progress import GroupContext
 from bmq.coordinator.lanes.marks import check_mark
 from bmq.coordinator.runtime.log_errors import coordinator_error
 from bmq.protocol.error_codes import ErrorCode

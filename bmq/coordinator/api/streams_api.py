@@ -10,9 +10,9 @@ from bmq.coordinator.lanes.marks import check_mark
 from bmq.coordinator.runtime.log_errors import coordinator_error
 from bmq.coordinator.streams.description import described
 from bmq.coordinator.streams.draft import StreamsDraft
+from bmq.coordinator.streams.epochs import StreamsGroupContext
 from bmq.coordinator.streams.heartbeat import Answered, CheckedHeartbeat, check, heartbeat
 from bmq.coordinator.streams.member import JOIN_EPOCH
-from bmq.coordinator.streams.progress import StreamsGroupContext
 from bmq.coordinator.streams.topology_description import ASKED_FROM, DescriptionStatus
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError

@@ -18,10 +18,10 @@ from bmq.coordinator.consumer.consumer_group import ConsumerGroup, ConsumerGroup
 from bmq.coordinator.consumer.consumer_protocol import Subscription, decode_subscription, encode_assignment
 from bmq.coordinator.consumer.departures import remove_members
 from bmq.coordinator.consumer.draft import Draft
+from bmq.coordinator.consumer.epochs import GroupContext, advance
 from bmq.coordinator.consumer.heartbeat import replace_static, require_instance_of
 from bmq.coordinator.consumer.member import ClassicTerms, ConsumerMember, MemberState
 from bmq.coordinator.consumer.migration import DISABLED, downgraded
-from bmq.coordinator.consumer.progress import GroupContext, advance
 from bmq.coordinator.modern.member_timers import TimerKind
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError, MalformedMessage

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from bmq.coordinator.consumer.draft import Draft
+from bmq.coordinator.consumer.epochs import GroupContext, bump_if_needed, forget_unused_regexes
 from bmq.coordinator.consumer.member import MemberState
 from bmq.coordinator.consumer.migration import downgraded
-from bmq.coordinator.consumer.progress import GroupContext, bump_if_needed, forget_unused_regexes
 from bmq.coordinator.modern.member_timers import Due, TimerKind
 from bmq.coordinator.modern.modern_group import AT_ONCE_MS
 from bmq.protocol import consumer_group_records as records

@@ -12,6 +12,7 @@ from bmq.coordinator.config import ConsumerConfig
 from bmq.coordinator.consumer.consumer_group import ConsumerGroup
 from bmq.coordinator.consumer.departures import remove_members, write_removal
 from bmq.coordinator.consumer.draft import Draft
+from bmq.coordinator.consumer.epochs import GroupContext, advance, write_current, write_metadata
 from bmq.coordinator.consumer.member import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -20,7 +21,6 @@ from bmq.coordinator.consumer.member import (
 )
 from bmq.coordinator.consumer.migration import upgrade
 from bmq.coordinator.consumer.partition_sets import NONE_OWNED, Target, answer_of, is_subset, reported, target_parts
-from bmq.coordinator.consumer.progress import GroupContext, advance, write_current, write_metadata
 from bmq.coordinator.modern.member_timers import TimerKind
 from bmq.protocol import consumer_group_records as records
 from bmq.protocol.error_codes import ErrorCode

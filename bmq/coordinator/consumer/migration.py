@@ -21,9 +21,9 @@ from bmq.coordinator.consumer import consumer_protocol
 from bmq.coordinator.consumer.consumer_group import ConsumerGroup
 from bmq.coordinator.consumer.consumer_protocol import decode_assignment, decode_subscription, encode_assignment
 from bmq.coordinator.consumer.draft import FIRST_EPOCH, Draft
+from bmq.coordinator.consumer.epochs import GroupContext
 from bmq.coordinator.consumer.member import ClassicTerms, ConsumerMember, MemberState
 from bmq.coordinator.consumer.partition_sets import Target, target_parts
-from bmq.coordinator.consumer.progress import GroupContext
 from bmq.coordinator.modern.member_timers import TimerKind
 from bmq.coordinator.runtime.moment import NEVER_MS
 from bmq.coordinator.topics import Topics

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bmq.coordinator.consumer.draft import Draft
+from bmq.coordinator.consumer.epochs import GroupContext
 from bmq.coordinator.consumer.heartbeat import CheckedHeartbeat, heartbeat
 from bmq.coordinator.consumer.member import JOIN_EPOCH
 from bmq.coordinator.consumer.pace import HeartbeatPace, is_settled
-from bmq.coordinator.consumer.progress import GroupContext
 from bmq.coordinator.modern.cached_responses import CacheableResponse, RequestKey
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse

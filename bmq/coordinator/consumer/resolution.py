@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from bmq.coordinator.config import ConsumerConfig
 from bmq.coordinator.consumer.consumer_group import ConsumerGroup, ResolvedRegex
 from bmq.coordinator.consumer.draft import Draft
-from bmq.coordinator.consumer.progress import GroupContext, bump_if_needed
+from bmq.coordinator.consumer.epochs import GroupContext, bump_if_needed
 from bmq.protocol import consumer_group_records as records
 
 NEVER_RESOLVED_MS: Final = -(2**62)

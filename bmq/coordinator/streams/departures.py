@@ -5,8 +5,8 @@ from __future__ import annotations
 from bmq.coordinator.modern.member_timers import Due, TimerKind
 from bmq.coordinator.modern.modern_group import AT_ONCE_MS
 from bmq.coordinator.streams.draft import StreamsDraft
+from bmq.coordinator.streams.epochs import StreamsGroupContext, bump_if_needed, update_target
 from bmq.coordinator.streams.member import MemberState
-from bmq.coordinator.streams.progress import StreamsGroupContext, bump_if_needed, update_target
 from bmq.protocol import streams_group_records as records
 
 

@@ -12,18 +12,18 @@ from bmq.coordinator.streams.configuration import ConfiguredSubtopology, Configu
 from bmq.coordinator.streams.departures import remove_member, write_removal
 from bmq.coordinator.streams.draft import StreamsDraft
 from bmq.coordinator.streams.endpoints import partitions_by_endpoint
+from bmq.coordinator.streams.epochs import (
+    StreamsGroupContext,
+    bump_if_needed,
+    step,
+    update_target,
+)
 from bmq.coordinator.streams.member import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
     MemberState,
     StreamsMember,
-)
-from bmq.coordinator.streams.progress import (
-    StreamsGroupContext,
-    bump_if_needed,
-    step,
-    update_target,
 )
 from bmq.coordinator.streams.tasks import NOTHING_HELD, TaskId, Tasks, partitions_of, task_ids
 from bmq.coordinator.streams.topology import topology_of

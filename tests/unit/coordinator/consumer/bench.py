@@ -15,8 +15,8 @@ from bmq.coordinator.consumer import classic_members
 from bmq.coordinator.consumer.consumer_group import ConsumerGroup
 from bmq.coordinator.consumer.departures import expire
 from bmq.coordinator.consumer.draft import Draft
+from bmq.coordinator.consumer.epochs import GroupContext
 from bmq.coordinator.consumer.heartbeat import CheckedHeartbeat, check, heartbeat
-from bmq.coordinator.consumer.progress import GroupContext
 from bmq.coordinator.consumer.resolution import resolve
 from bmq.coordinator.modern.member_timers import Due, TimerKind
 from bmq.coordinator.runtime.moment import Moment

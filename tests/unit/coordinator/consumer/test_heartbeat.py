@@ -397,7 +397,7 @@ def test_an_assignor_that_fails() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(
-            __import__("bmq.coordinator.consumer.progress", fromlist=["ASSIGNORS"]).ASSIGNORS, "uniform", broken
+            __import__("bmq.coordinator.consumer.epochs", fromlist=["ASSIGNORS"]).ASSIGNORS, "uniform", broken
         )
         assert code_of(lambda: bench.beat("A", 2)) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert bench.told(bench.beat("A", 2)) == (3, {"t": [0, 1, 2, 3, 4]})

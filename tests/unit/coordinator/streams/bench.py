@@ -14,8 +14,8 @@ from bmq.coordinator.runtime.moment import Moment
 from bmq.coordinator.streams.configuration import configured
 from bmq.coordinator.streams.departures import expire
 from bmq.coordinator.streams.draft import StreamsDraft
+from bmq.coordinator.streams.epochs import StreamsGroupContext
 from bmq.coordinator.streams.heartbeat import Answered, CheckedHeartbeat, check, heartbeat
-from bmq.coordinator.streams.progress import StreamsGroupContext
 from bmq.coordinator.streams.streams_group import StreamsGroup
 from bmq.coordinator.streams.tasks import TaskId, Tasks, partitions_of
 from bmq.protocol import streams_group_records as records
