@@ -61,17 +61,17 @@ class ServedCertificate(RenewedFiles[_Made]):
     def __init__(self, files: TlsFiles, use: Callable[[ssl.SSLContext], None]) -> None:
         self._names: CertificateNames | None = None
         self._use_context = use
-        super().__init__(files, self._renewed, self._take)
+        super().__init__(files, self._renewed, self._install)
 
     def first(self) -> None:
         """Make the first context; warn about a certificate that clients will refuse. Raises WrongTls, OSError."""
         context = make_context(self.files)
         fault = fault_of(self.files, context)
-        self._take(_Made(context, names_of(self.files, context)))
+        self._install(_Made(context, names_of(self.files, context)))
         if fault:
             _log.warning("certificate_not_valid", listener=self.files.listener, reason=fault)
 
-    def _take(self, made: _Made) -> None:
+    def _install(self, made: _Made) -> None:
         self._names = made.names
         self._use_context(made.context)
 
