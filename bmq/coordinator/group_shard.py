@@ -306,7 +306,7 @@ class GroupShard(Shard):
 
     def _persisted(self, group: Group, persist: Persist, error: BaseException | None) -> None:
         if error is None:
-            self.perform(group, group.persisted(persist, self.now()))
+            self.perform(group, group.answer_replaced_member(persist, self.now()))
             return
         code = coordinator_error(error) if isinstance(error, BmqError) else ErrorCode.UNKNOWN_SERVER_ERROR
         _log.warning("group_not_written", group=group.group_id, generation=persist.value.generation, error=code.name)

@@ -256,7 +256,7 @@ class Group:
         # Over the limit (it was lowered): rebalance, so that members can commit before some of them are refused.
         return self._prepare_rebalance(now) if len(self.members) > self._config.group_max_size else []
 
-    def persisted(self, persist: Persist, now: Moment) -> Effects:
+    def answer_replaced_member(self, persist: Persist, now: Moment) -> Effects:
         """`persist.value` was written and replayed: answer a static member that came back."""
         replacement = persist.replacement
         member = None if replacement is None else self.members.get(replacement.new_member_id)

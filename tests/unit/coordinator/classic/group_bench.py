@@ -169,7 +169,7 @@ class GroupBench:
         told = decode_value(decode_key(key), value)
         assert isinstance(told, GroupMetadataValue)
         self.perform(self.group.replay(told, self.now))
-        self.perform(self.group.persisted(persist, self.now))
+        self.perform(self.group.answer_replaced_member(persist, self.now))
 
     def refuse(self, error: ErrorCode = ErrorCode.COORDINATOR_NOT_AVAILABLE) -> None:
         """The oldest write in flight was not written."""
