@@ -1,160 +1,165 @@
-"""Bodies, signatures and answers of the HTTP posts that ask about half messages and open transactions. Pure.
-
-For half messages the body is a JSON object: `topic`, `partition` and `checks`, a list of objects with `id`, `offset` and
-`check` (the check's number). The header `bmq-signature` is `t=<ms since 1970>,v1=<hex>`: the HMAC-SHA256 of `<ms>.<body>` by
-the shared secret. An answer with status 200 is a JSON object with the lists of offsets `commit` and `rollback`; either may be
-missing. An answer with 202 or 204 decides nothing.
-
-For transactions the body has `transactions`, a list of objects. `commit` and `rollback` are lists of transactional ids. Ids
-that a 200 or 204 leaves out are undecided. After a 202 the application may decide later, over REST.
-"""
+"""Posts that ask HTTP services about half messages and open transactions."""
 
 from __future__ import annotations
 
-import hmac
-from collections.abc import Iterable, Sequence, Set
-from hashlib import sha256
-from typing import Annotated, Final, NamedTuple, TypeVar
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic_core import to_json
-
-from bmq.broker.half_checker import CheckAnswer, CheckRequest
-from bmq.coordinator.transactions.checker import CheckAnswers, TransactionCheck
-from bmq.metadata.half_configs import BadCheckUrl, CheckUrl, check_url
+from bmq.broker.half_checker import CheckAnswer, CheckRequest, NobodyAsked
+from bmq.log.clock import Clock
+from bmq.metadata.half_configs import BadCheckUrl, CheckUrl, refuse_address
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
+from bmq.server.check_bodies import (
+    ANSWER_BYTES_MAX,
+    SECRET_BYTES_MIN,
+    SignedPost,
+    allowed_url,
+    answer_of,
+    body_of,
+    signed,
+)
+from bmq.server.half_check_settings import HalfCheckSettings
 
-ANSWER_BYTES_MAX: Final = 64 * 1024
-SECRET_BYTES_MIN: Final = 16
-SIGNATURE: Final = "bmq-signature"
-_OK: Final = 200
-_NOTHING_KNOWN: Final = 204
-_WITHOUT_DECISIONS: Final = (202, _NOTHING_KNOWN)
-A = TypeVar("A", bound=BaseModel)
+if TYPE_CHECKING:
+    import httpx
 
-Offset = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
-
-
-class _Answer(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
-    commit: list[Offset] = Field(default_factory=list)
-    rollback: list[Offset] = Field(default_factory=list)
+_SECRET_BYTES_MAX: Final = 4096
 
 
-class _Transaction(BaseModel):
-    transactional_id: str
-    id: str | None
-    producer_id: int
-    producer_epoch: int
-    started_ms: int
-    timeout_ms: int
-    check: int
+class CheckPosts:
+    """Posts checks to hosts that the settings name. Addresses are looked at after a name was resolved, and asked as they are."""
+
+    def __init__(self, settings: HalfCheckSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._client: httpx.AsyncClient | None = None
+        self._room = asyncio.Semaphore(settings.posts_max)
+        self._rooms: dict[str, tuple[asyncio.Semaphore, int]] = {}  # by URL, with how many use it
+
+    async def ask(self, text: str, take: Callable[[], Awaitable[CheckRequest | None]]) -> CheckAnswer | None:
+        """As HalfChecker.ask."""
+
+        async def body() -> bytes | None:
+            request = await take()
+            return None if request is None else body_of(request)
+
+        answered = await self.post(text, body)
+        return None if answered is None else answer_of(*answered)
+
+    async def post(
+        self, text: str, body: Callable[[], Awaitable[bytes | None]], on_post: Callable[[], None] = lambda: None
+    ) -> tuple[int, bytes] | None:
+        """Post `body()` when there is room for a request; status and body of the answer. None: there was nothing left to ask.
+
+        `on_post` is called when it goes out: its host may be asked, and has an address.
+        Raises NobodyAsked, KafkaError, and what `body` raises.
+        """
+        try:
+            url = allowed_url(text, self._settings.hosts)
+            secret = await asyncio.to_thread(read_secret, self._settings.secret_file)
+        except (BadCheckUrl, BadSecret) as error:
+            await body()  # so that their times pass
+            raise NobodyAsked(str(error)) from error
+        async with _Turn(self._rooms, text, self._settings.posts_per_url_max), self._room:
+            data = await body()
+            if data is None:
+                return None
+            try:
+                async with asyncio.timeout(self._settings.timeout_s):
+                    return await self._post(text, url, signed(data, secret, self._clock.now_ms()), on_post)
+            except TimeoutError:
+                why = f"{url.host}:{url.port} did not answer within {self._settings.timeout_s:g} s"
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, why) from None
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def _post(self, text: str, url: CheckUrl, post: SignedPost, on_post: Callable[[], None]) -> tuple[int, bytes]:
+        import httpx
+
+        if self._client is None:
+            # Proxies of the environment would resolve the name themselves.
+            self._client = httpx.AsyncClient(timeout=None, follow_redirects=False, trust_env=False)
+        try:
+            address = await _resolved(url)
+            named = httpx.URL(text)
+            # An answer that is compressed all the same is not opened: a short one may become a long one.
+            headers = {**post.headers, "host": named.netloc.decode("ascii"), "accept-encoding": "identity"}
+            extensions = {"sni_hostname": url.host}
+            there = named.copy_with(host=address)
+            body = bytearray()
+            on_post()
+            async with self._client.stream(
+                "POST", there, content=post.body, headers=headers, extensions=extensions
+            ) as response:
+                async for part in response.aiter_raw():
+                    body += part
+                    if len(body) > ANSWER_BYTES_MAX:
+                        break
+        except BadCheckUrl as error:
+            raise NobodyAsked(str(error)) from error
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            why = f"{url.host}:{url.port} is not reached: {str(error) or type(error).__name__}"
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, why) from error
+        return response.status_code, bytes(body)
 
 
-class _Transactions(BaseModel):
-    transactions: list[_Transaction]
+class _Turn:
+    """Waits until fewer than so many posts to a URL are under way."""
+
+    def __init__(self, rooms: dict[str, tuple[asyncio.Semaphore, int]], url: str, posts_max: int) -> None:
+        self._rooms = rooms
+        self._url = url
+        room, users = rooms.get(url) or (asyncio.Semaphore(posts_max), 0)
+        self._room = room
+        rooms[url] = room, users + 1
+
+    async def __aenter__(self) -> None:
+        try:
+            await self._room.acquire()
+        except BaseException:
+            self._leave()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._room.release()
+        self._leave()
+
+    def _leave(self) -> None:
+        room, users = self._rooms[self._url]
+        if users == 1:
+            del self._rooms[self._url]
+        else:
+            self._rooms[self._url] = room, users - 1
 
 
-class _TransactionsAnswer(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
-    commit: list[str] = Field(default_factory=list)
-    rollback: list[str] = Field(default_factory=list)
-
-
-class SignedPost(NamedTuple):
-    body: bytes
-    headers: dict[str, str]
+async def _resolved(url: CheckUrl) -> str:
+    """The first address of the host. Raises BadCheckUrl if one of them may not be asked, OSError."""
+    found = await asyncio.get_running_loop().getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
+    addresses = [str(entry[4][0]) for entry in found]
+    for address in addresses:
+        refuse_address(address.partition("%")[0])
+    return addresses[0]
 
 
-def body_of(request: CheckRequest) -> bytes:
-    checks = [{"id": one.check_id, "offset": one.offset, "check": one.number} for one in request.checks]
-    return to_json({"topic": request.topic, "partition": request.partition, "checks": checks})
+class BadSecret(ValueError):
+    """Why checks cannot be signed, in a sentence."""
 
 
-def transactions_body(checks: Sequence[tuple[TransactionCheck, str | None]]) -> bytes:
-    """The body: each transaction with its check id, if it has one."""
-    return (
-        _Transactions(
-            transactions=[
-                _Transaction(
-                    transactional_id=one.transactional_id,
-                    id=check_id,
-                    producer_id=one.name.producer_id,
-                    producer_epoch=one.name.producer_epoch,
-                    started_ms=one.name.start_ms,
-                    timeout_ms=one.timeout_ms,
-                    check=one.number,
-                )
-                for one, check_id in checks
-            ]
-        )
-        .model_dump_json()
-        .encode()
-    )
-
-
-def signed(body: bytes, secret: bytes, now_ms: int) -> SignedPost:
-    signature = hmac.new(secret, b"%d." % now_ms + body, sha256).hexdigest()
-    return SignedPost(body, {"content-type": "application/json", SIGNATURE: f"t={now_ms},v1={signature}"})
-
-
-def answer_of(status: int, body: bytes) -> CheckAnswer:
-    """The decisions in an answer. Raises KafkaError if the answer cannot be understood; it then counts as none."""
-    if not _has_decisions(status, body):
-        return CheckAnswer()
-    answer = _parsed(_Answer, body)
-    _refuse_both(set(answer.commit) & set(answer.rollback))
-    return CheckAnswer(tuple(answer.commit), tuple(answer.rollback))
-
-
-def transactions_answer(status: int, body: bytes, asked: Sequence[str]) -> CheckAnswers:
-    """As `answer_of`, for transactions. Decisions about other transactional ids are ignored."""
-    if not _has_decisions(status, body):
-        return CheckAnswers({}, asked if status == _NOTHING_KNOWN else ())
-    answer = _parsed(_TransactionsAnswer, body)
-    _refuse_both(set(answer.commit) & set(answer.rollback))
-    decided = {**dict.fromkeys(answer.commit, True), **dict.fromkeys(answer.rollback, False)}
-    return CheckAnswers(
-        {one: decided[one] for one in asked if one in decided}, [one for one in asked if one not in decided]
-    )
-
-
-def _has_decisions(status: int, body: bytes) -> bool:
-    """Raises KafkaError."""
-    if status in _WITHOUT_DECISIONS:
-        return False
-    if status != _OK:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"it answers with status {status}")
-    if len(body) > ANSWER_BYTES_MAX:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"its answer has more than {ANSWER_BYTES_MAX} bytes")
-    return True
-
-
-def _parsed(form: type[A], body: bytes) -> A:
+def read_secret(path: str) -> bytes:
+    """Raises BadSecret."""
+    if not path:
+        raise BadSecret("the setting half_checks.secret_file of this node is empty, and checks are signed")
     try:
-        return form.model_validate_json(body)
-    except ValidationError as error:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"its answer: {error.errors()[0]['msg']}") from error
-
-
-def _refuse_both(both: Set[int] | Set[str]) -> None:
-    if both:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"its answer commits and rolls back {min(both)}")
-
-
-def allowed_url(text: str, hosts: Sequence[str]) -> CheckUrl:
-    """Returns a URL that checks may be posted to. `hosts`: the allowed hosts, as in the settings. Raises BadCheckUrl with one
-    sentence.
-    """
-    url = check_url(text)
-    if not _names(hosts, url):
-        raise BadCheckUrl(f"the setting half_checks.hosts of this node does not name {url.host}:{url.port}")
-    return url
-
-
-def _names(hosts: Iterable[str], url: CheckUrl) -> bool:
-    host = f"[{url.host}]" if ":" in url.host else url.host
-    return any(one.lower() in (url.host, host, f"{host}:{url.port}") for one in hosts)
+        with Path(path).open("rb") as file:
+            secret = file.read(_SECRET_BYTES_MAX + 1).strip()
+    except OSError as error:
+        raise BadSecret(f"{path} cannot be read: {error.strerror}") from error
+    if not SECRET_BYTES_MIN <= len(secret) <= _SECRET_BYTES_MAX:
+        raise BadSecret(f"{path} has to hold {SECRET_BYTES_MIN} to {_SECRET_BYTES_MAX} bytes")
+    return secret

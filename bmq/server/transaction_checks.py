@@ -27,7 +27,7 @@ from bmq.protocol.transaction_decisions import TransactionDecideRequest, Transac
 from bmq.proxy.dead_letters.record_appends import RecordAppender
 from bmq.proxy.dead_letters.target import target_of
 from bmq.proxy.transaction_check_ids import CheckIds
-from bmq.server.check_posts import transactions_answer, transactions_body
+from bmq.server.check_bodies import transactions_answer, transactions_body
 from bmq.server.dead_letters import RecordIo
 
 RECORD_CHECKS_MAX: Final = 4

@@ -11,7 +11,7 @@ from bench.queues.half.check_book import Asked, CheckBook, Decided, Terms
 from bench.queues.half.checks import FIRST_MS_MIN, Service, decided_numbers, terms_of
 from bench.queues.half.criteria import BY_HTTP, BY_RECORD, CHECKS, HALF, judge
 from bmq.broker.half_checker import Check, CheckRequest
-from bmq.server.check_posts import SIGNATURE, answer_of, body_of, signed
+from bmq.server.check_bodies import SIGNATURE, answer_of, body_of, signed
 
 pytestmark = pytest.mark.unit
 

@@ -13,8 +13,8 @@ import pytest
 
 from bmq.broker.half_checker import Check, CheckAnswer, CheckRequest, NobodyAsked
 from bmq.protocol.errors import KafkaError
+from bmq.server.check_posts import CheckPosts
 from bmq.server.half_check_settings import HalfCheckSettings
-from bmq.server.half_checks import CheckPosts
 from tests.fakes.clock import FakeClock
 
 pytestmark = pytest.mark.unit

@@ -23,7 +23,7 @@ from bmq.protocol.dead_letters import TOPIC_CONFIG
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.server import transaction_checks
-from bmq.server.half_checks import CheckPosts
+from bmq.server.check_posts import CheckPosts
 from bmq.server.transaction_checks import ApplicationChecker
 from tests.fakes.clock import FakeClock
 from tests.unit.server.test_half_checks import answer, posting, serving

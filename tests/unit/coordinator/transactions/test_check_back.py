@@ -34,7 +34,7 @@ from bmq.coordinator.transactions.transaction import (
 )
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.transaction_records import TopicPartitions, TransactionStatus, TransactionValue
-from bmq.server.check_posts import ANSWER_BYTES_MAX
+from bmq.server.check_bodies import ANSWER_BYTES_MAX
 
 pytestmark = pytest.mark.unit
 

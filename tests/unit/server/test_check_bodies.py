@@ -15,7 +15,7 @@ from bmq.coordinator.transactions.check_back import TransactionName
 from bmq.coordinator.transactions.checker import CheckAnswers, TransactionCheck
 from bmq.metadata.half_configs import BadCheckUrl
 from bmq.protocol.errors import KafkaError
-from bmq.server.check_posts import (
+from bmq.server.check_bodies import (
     ANSWER_BYTES_MAX,
     allowed_url,
     answer_of,
