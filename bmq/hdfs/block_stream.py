@@ -365,7 +365,7 @@ class BlockStream:
 
     # --- in (Listener)
 
-    def heard(self, connection: DataNodeConnection) -> None:
+    def acknowledged(self, connection: DataNodeConnection) -> None:
         seqno = connection.acked_seqno
         if seqno < self._first_seqno:
             return
@@ -378,7 +378,7 @@ class BlockStream:
         if seqno >= self._first_seqno:
             self._advance(seqno)
 
-    def heard_heartbeat(self, connection: DataNodeConnection) -> None:
+    def heartbeat_acknowledged(self, connection: DataNodeConnection) -> None:
         if connection.heartbeats > self._rounds_sent:
             self._fail({connection.node: "it acknowledged a heartbeat that was never sent"}, is_suspect=True)
             return

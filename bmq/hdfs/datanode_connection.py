@@ -35,10 +35,10 @@ SETUP_REPLY_BYTES_MAX: Final = 64 * 1024
 class Listener(Protocol):
     """Receives a connection's acknowledgements. It is not called once the connection is closed or aborted."""
 
-    def heard(self, connection: DataNodeConnection) -> None:
+    def acknowledged(self, connection: DataNodeConnection) -> None:
         """Packets were acknowledged; see the connection's counters."""
 
-    def heard_heartbeat(self, connection: DataNodeConnection) -> None:
+    def heartbeat_acknowledged(self, connection: DataNodeConnection) -> None:
         """Another heartbeat was answered."""
 
     def refused(self, connection: DataNodeConnection, ack: Ack) -> None:
@@ -197,9 +197,9 @@ class DataNodeConnection(asyncio.Protocol):
         self.heard_s = self._loop.time()
         if acked_seqno != self.acked_seqno:
             self.acked_seqno = acked_seqno
-            self._listener.heard(self)
+            self._listener.acknowledged(self)
         if heartbeats != self.heartbeats and not self._is_closed:
-            self._listener.heard_heartbeat(self)
+            self._listener.heartbeat_acknowledged(self)
         if strange is not None and not self._is_closed:
             self._listener.refused(self, strange)
 

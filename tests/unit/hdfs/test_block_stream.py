@@ -806,14 +806,14 @@ async def test_opening_takes_no_foreign_server_for_a_datanode(nodes: list[Script
 async def test_an_answer_before_its_packet_is_a_failed_opening(
     nodes: list[ScriptedDataNode], loop_time: LoopTime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard: list[DataNode] = []
-    hear = BlockStream.heard
+    acknowledged_by: list[DataNode] = []
+    acknowledged = BlockStream.acknowledged
 
     def noted(stream: BlockStream, connection: DataNodeConnection) -> None:
-        hear(stream, connection)
-        heard.append(connection.node)
+        acknowledged(stream, connection)
+        acknowledged_by.append(connection.node)
 
-    monkeypatch.setattr(BlockStream, "heard", noted)
+    monkeypatch.setattr(BlockStream, "acknowledged", noted)
 
     async def answer_too_much(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(bytes.fromhex("040800120009080010001800220100"))
@@ -826,7 +826,7 @@ async def test_an_answer_before_its_packet_is_a_failed_opening(
     hasty = place_at(server.sockets[0].getsockname()[1], "hasty")
     nodes[1].setup = "silent"
     opening = asyncio.ensure_future(opened([nodes[0], hasty, nodes[1]], connect_timeout_s=3.0))
-    await until(lambda: nodes[1].asked == 1 and nodes[0].writings and heard == [hasty])
+    await until(lambda: nodes[1].asked == 1 and nodes[0].writings and acknowledged_by == [hasty])
     await loop_time.pass_s(3.0)
     with pytest.raises(StreamOpenFailed, match="never sent") as caught:
         await opening
