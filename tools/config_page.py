@@ -37,6 +37,7 @@ DEFAULTS: Final = {
     "fetch.read_cache_bytes_max": "`67108864`; on HDFS 1/32 of the memory",
     "broker.tail_cache_bytes_max": "`67108864`; on HDFS 1/32 of the memory",
     "broker.compaction_bytes_per_s_max": "no limit",
+    "hdfs.replication": "`dfs.replication`, else `3`",
     "advertised.listeners": "the setting `advertised`",
     "broker.id": "the setting `node_id`",
     "broker.rack": "the setting `rack`",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES_MIN: Final = 1024 * 1024  # dfs.namenode.fs-limits.min-block-size
 NAMENODE_PORT: Final = 8020
+REPLICATION_DEFAULT: Final = 3  # dfs.replication
 
 
 class Address(NamedTuple):
@@ -42,8 +43,11 @@ class HdfsSettings:
     """The principal that logs in to an HDFS with Kerberos, `bmq/host@REALM`; empty: that of the ticket cache (see below)."""
     keytab: str = ""
     """A file with the principal's keys; empty: the ticket cache is used, and an operator has to renew it."""
-    replication: int = 3
-    """DataNodes of each segment; `min.insync.replicas` is compared with those that really hold it."""
+    replication: int | None = None
+    """DataNodes of each segment; `min.insync.replicas` is compared with those that really hold it.
+
+    None: `dfs.replication` of hdfs-site.xml in HADOOP_CONF_DIR, else 3.
+    """
     write_mode: WriteMode = WriteMode.FANOUT
     """`fanout`: one connection to each DataNode, lowest latency; `pipeline`: one to the first, a third of the CPU."""
     checksum_chunk_bytes: Annotated[int, Field(ge=UNIT_BYTES, multiple_of=UNIT_BYTES)] = 4096
@@ -86,12 +90,13 @@ class HdfsSettings:
 class HdfsConfig(HdfsSettings):
     """The settings, and the cluster's location: all NameNodes of an HA pair in any order, and its directory.
 
-    `root`: absolute path in HDFS. `user` is filled in. `security`: None for an open cluster. `connector`: connects to
+    `root`: absolute path in HDFS. `user` and `replication` are filled in. `security`: None for an open cluster. `connector`: connects to
     DataNodes; None without protection.
     """
 
     namenodes: tuple[Address, ...]
     root: str
+    replication: int = REPLICATION_DEFAULT
     security: HadoopSecurity | None = None
     connector: TransferConnector | None = None
 

@@ -268,11 +268,30 @@ def require_usable_addresses(settings: Settings, *, is_node: bool) -> None:
     except ValueError as error:
         raise BadSettings(f"setting kafka: {error}") from None
     acks = settings.kafka.get("min.insync.replicas", "1")
-    if is_hdfs(settings.store) and acks.isdigit() and int(acks) > settings.hdfs.replication:
+    if (
+        is_hdfs(settings.store)
+        and acks.isdigit()
+        and int(acks) > 1
+        and int(acks) > (files_have := _replication(settings))
+    ):
         raise BadSettings(
-            f"setting kafka.min.insync.replicas = {acks!r}: files have hdfs.replication = {settings.hdfs.replication} "
+            f"setting kafka.min.insync.replicas = {acks!r}: files have hdfs.replication = {files_have} "
             "replicas, so no produce with acks=all could succeed"
         )
+
+
+def _replication(settings: Settings) -> int:
+    """How many DataNodes a segment is written to, by the settings or Hadoop's configuration. Raises BadSettings."""
+    if settings.hdfs.replication is not None:
+        return settings.hdfs.replication
+    from bmq.hdfs.hadoop_site import hadoop_properties
+    from bmq.hdfs.nameservices import BadNameservice, replication_of
+    from bmq.hdfs.security import BadSecurity
+
+    try:
+        return replication_of(hadoop_properties(os.environ))
+    except (BadNameservice, BadSecurity) as error:
+        raise BadSettings(f"HADOOP_CONF_DIR: {error}") from None
 
 
 def _read_environment(source: EnvSettingsSource) -> dict[str, Any]:

@@ -16,9 +16,12 @@ from typer.testing import CliRunner
 
 from bmq.cli.commands import app
 from bmq.dev.cluster_file import NoCluster
+from bmq.dev.hadoop_configuration import NAMESERVICE
 from bmq.dev.hdfs import ClusterFailed, HdfsCluster
 from bmq.dev.ports import PortTaken, pick_ports
-from bmq.hdfs.config import HdfsConfig
+from bmq.hdfs.config import HdfsConfig, HdfsSettings
+from bmq.hdfs.hadoop_site import hadoop_properties
+from bmq.hdfs.location import located
 from bmq.hdfs.namenode import NameNode
 from testing.hdfs import HADOOP_JARS, USER, new_cluster, outside_any_loop, running, until
 from testing.processes import eventually
@@ -148,10 +151,22 @@ class TestHighAvailability:
         directory = tmp_path / "hdfs"
         with running(new_cluster(directory, is_ha=True)) as cluster:
             assert len(processes_in(directory)) == 5
+            outside_any_loop(self.its_configuration_leads_to_both(cluster))
             outside_any_loop(self.nothing_answered_is_lost_when_the_active_one_is_killed(cluster))
             outside_any_loop(self.roles_change_in_order(cluster))
             outside_any_loop(self.a_paused_active_one_is_killed_before_the_other_takes_over(cluster))
         assert processes_in(directory) == []
+
+    async def its_configuration_leads_to_both(self, cluster: HdfsCluster) -> None:
+        hadoop = hadoop_properties({"HADOOP_CONF_DIR": str(cluster.directory / "conf")})
+        by_name = located(f"hdfs://{NAMESERVICE}/named", HdfsSettings(), system_user=USER, hadoop=hadoop)
+        assert by_name == located("hdfs:///named", HdfsSettings(), system_user=USER, hadoop=hadoop)
+        assert by_name.namenodes == cluster.namenodes
+        client = NameNode(by_name, Random())
+        try:
+            await client.make_directory("/named/by-the-nameservice", with_parents=True)
+        finally:
+            await client.close()
 
     async def nothing_answered_is_lost_when_the_active_one_is_killed(self, cluster: HdfsCluster) -> None:
         await until_active_is(cluster, 0)

@@ -6,6 +6,7 @@ import asyncio
 import getpass
 import os
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Final
 from bmq.hdfs.config import HdfsConfig, HdfsSettings
 from bmq.hdfs.delegation_token import DelegationToken
 from bmq.hdfs.location import is_hdfs, located
+from bmq.hdfs.nameservices import nameservices_with
 from bmq.hdfs.token_file import FILE_BYTES_MAX, FILE_VARIABLE, BadTokenFile, token_in_file
 from bmq.log.root import RootError, read_root
 from bmq.log.store import SegmentStore, StoreError
@@ -151,23 +153,25 @@ def _hdfs_config(root: str, hdfs_user: str, hdfs: HdfsSettings | None, token: De
 
     settings = hdfs or (HdfsSettings() if token is not None else _login_of_environment())
     try:
-        config = located(root, settings, system_user=hdfs_user or spark_user(), hadoop=hadoop_properties(os.environ))
+        hadoop = hadoop_properties(os.environ)
+        config = located(root, settings, system_user=hdfs_user or spark_user(), hadoop=hadoop)
     except StoreError as error:
         raise StoreUnreadable(f"bmq.root: {error}") from None
     security = config.security
     if security is None:
         return config
     if token is None and not settings.keytab:
-        token = _job_token(config)
+        token = _job_token(config, hadoop)
     return replace(config, security=replace(security, delegation=token))
 
 
-def _job_token(config: HdfsConfig) -> DelegationToken | None:
+def _job_token(config: HdfsConfig, hadoop: Mapping[str, str]) -> DelegationToken | None:
     """The HDFS token that Hadoop gave this job, if any. Raises StoreUnreadable."""
     path = os.environ.get(FILE_VARIABLE, "")
     if not path:
         return None
     services = {f"{one.host}:{one.port}" for one in config.namenodes}
+    services |= {f"ha-hdfs:{name}" for name in nameservices_with(config.namenodes, hadoop)}
     try:
         with Path(path).open("rb") as file:
             return token_in_file(file.read(FILE_BYTES_MAX), services)
