@@ -39,9 +39,13 @@ class ChannelSet:
 
 
 def channel_set_to_json(channels: ChannelSet) -> dict[str, Any]:
-    """`version`, and `channels`: a list ordered by name. Unreadable channels are left out."""
+    """`version`, `channels`: a list ordered by name, and `unreadable`."""
     ordered = sorted(channels.channels.values(), key=lambda channel: channel.name)
-    return {"version": channels.version, "channels": [channel_to_json(channel) for channel in ordered]}
+    return {
+        "version": channels.version,
+        "channels": [channel_to_json(channel) for channel in ordered],
+        "unreadable": dict(channels.unreadable),
+    }
 
 
 def parse_channel_set(given: Mapping[str, object]) -> ChannelSet:
@@ -55,10 +59,13 @@ def parse_channel_set(given: Mapping[str, object]) -> ChannelSet:
         raise InvalidChannel("version: a whole number from 0 on is wanted")
     if not isinstance(listed, list):
         raise InvalidChannel("channels: a list is wanted")
-    if len(listed) > CHANNELS_MAX:
-        raise InvalidChannel(f"there are {len(listed)} channels, {CHANNELS_MAX} are allowed")
     channels: dict[str, Channel] = {}
     unreadable: dict[str, str] = {}
+    told = given.get("unreadable", {})
+    if not isinstance(told, dict) or not all(isinstance(text, str) for pair in told.items() for text in pair):
+        raise InvalidChannel("unreadable: an object with a sentence for each name is wanted")
+    if (count := len(listed) + len(told)) > CHANNELS_MAX:
+        raise InvalidChannel(f"there are {count} channels, {CHANNELS_MAX} are allowed")
     for number, each in enumerate(listed):
         name = each.get("name") if isinstance(each, dict) else None
         if not isinstance(name, str) or len(name) > _SHOWN_MAX:
@@ -69,4 +76,5 @@ def parse_channel_set(given: Mapping[str, object]) -> ChannelSet:
             channels[name] = parse_channel(each)
         except InvalidChannel as error:
             unreadable[name] = str(error)
-    return ChannelSet(version, channels, unreadable)
+    missing = {name: why for name, why in told.items() if name not in channels}
+    return ChannelSet(version, channels, {**missing, **unreadable})

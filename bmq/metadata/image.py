@@ -117,7 +117,8 @@ class MetadataImage:
     `fenced_nodes`: registered ones that do not take part, by id: they died, are being started, or are gone for good.
     `broker_configs`: dynamic configs, by node id as text; "" is for all nodes. `group_configs`: configs set for groups,
     by group id. `client_metrics`: configs of subscriptions to clients' metrics, by name. `tables`: made of topics, by
-    name, as bmq.table_definitions.stored writes them. `deleted_topics`: ids of deleted topics whose files are still
+    name, as bmq.table_definitions.stored writes them. `channels`: of Databus, by name, as bmq.channels.stored writes
+    them; `channels_version` grows with each change of any. `deleted_topics`: ids of deleted topics whose files are still
     being removed.
     `features`: finalized levels. `acls`: by their ids; the same object while none changes.
     `users`, `delegation_tokens`: what clients log in with; secrets. `client_quotas`: limits of users, client ids
@@ -136,6 +137,8 @@ class MetadataImage:
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     client_metrics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     tables: Mapping[str, str] = field(default_factory=dict)
+    channels: Mapping[str, str] = field(default_factory=dict)
+    channels_version: int = 0
     features: Mapping[str, int] = field(default_factory=dict)
     acls: Mapping[UUID, Acl] = field(default_factory=dict)
     deleted_topics: frozenset[UUID] = frozenset()

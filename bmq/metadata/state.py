@@ -39,6 +39,7 @@ from bmq.protocol.metadata_records import (
     FLOOR_UNCHANGED,
     LEADER_UNCHANGED,
     RESOURCE_TYPE_BROKER,
+    RESOURCE_TYPE_CHANNEL,
     RESOURCE_TYPE_CLIENT_METRICS,
     RESOURCE_TYPE_GROUP,
     RESOURCE_TYPE_TABLE,
@@ -81,6 +82,11 @@ CLUSTER_WIDE: Final = ""
 """The resource name of broker configs that hold for all nodes."""
 TABLE_CONFIG: Final = "table"
 """The one config of a table: the whole definition, as bmq.table_definitions.stored writes it. Here it is only text."""
+CHANNEL_CONFIG: Final = "channel"
+"""The one config of a channel: the whole channel, as bmq.channels.stored writes it. Here it is only text."""
+ALL_CHANNELS: Final = ""
+"""The resource name of what holds for all channels together."""
+CHANNELS_VERSION_CONFIG: Final = "version"
 _SNAPSHOT_BATCH_RECORDS_MAX: Final = 2_000
 
 
@@ -123,6 +129,7 @@ class MetadataState:
         self._are_group_configs_changed = False
         self._are_client_metrics_changed = False
         self._are_tables_changed = False
+        self._are_channels_changed = False
         self._is_changed = False
 
     def set_controller(self, node_id: int) -> None:
@@ -274,6 +281,8 @@ class MetadataState:
             self._are_client_metrics_changed = True
         elif record.resource_type == RESOURCE_TYPE_TABLE:
             self._are_tables_changed = True
+        elif record.resource_type == RESOURCE_TYPE_CHANNEL:
+            self._are_channels_changed = True
         elif record.resource_name in self._ids:
             topic_id = self._ids[record.resource_name]
             if record.name == VIEW_OF and record.value:
@@ -314,11 +323,12 @@ class MetadataState:
             client_metrics = self._configs_of(RESOURCE_TYPE_CLIENT_METRICS)
         tables = old.tables
         if self._are_tables_changed:
-            tables = {
-                name: configs[TABLE_CONFIG]
-                for (resource_type, name), configs in self._configs.items()
-                if resource_type == RESOURCE_TYPE_TABLE and TABLE_CONFIG in configs
-            }
+            tables = self._texts_of(RESOURCE_TYPE_TABLE, TABLE_CONFIG)
+        channels, channels_version = old.channels, old.channels_version
+        if self._are_channels_changed:
+            channels = self._texts_of(RESOURCE_TYPE_CHANNEL, CHANNEL_CONFIG)
+            version = self._configs.get((RESOURCE_TYPE_CHANNEL, ALL_CHANNELS), {}).get(CHANNELS_VERSION_CONFIG, "0")
+            channels_version = int(version) if version.isdecimal() else 0
         told = {name: level for name, level in self._features.items() if not name.startswith(OWN_FEATURE_PREFIX)}
         topics, topics_by_id, partition_count = self._changed_topic_maps(old, broker_configs)
         self._image = MetadataImage(
@@ -334,6 +344,8 @@ class MetadataState:
             group_configs=group_configs,
             client_metrics=client_metrics,
             tables=tables,
+            channels=channels,
+            channels_version=channels_version,
             acls=self._acls.snapshot(),
             features=told if told != old.features else old.features,
             deleted_topics=frozenset(self._deleted) if self._deleted != old.deleted_topics else old.deleted_topics,
@@ -346,12 +358,21 @@ class MetadataState:
         self._changed_topics.clear()
         self._reconfigured_topics.clear()
         self._are_nodes_changed = self._are_broker_configs_changed = self._are_group_configs_changed = False
-        self._are_client_metrics_changed = self._are_tables_changed = self._is_changed = False
+        self._are_client_metrics_changed = self._are_tables_changed = self._are_channels_changed = False
+        self._is_changed = False
         return self._image
 
     def _configs_of(self, kind: int) -> dict[str, Mapping[str, str]]:
         return {
             name: dict(configs) for (resource_type, name), configs in self._configs.items() if resource_type == kind
+        }
+
+    def _texts_of(self, kind: int, config: str) -> dict[str, str]:
+        """The value of this config of each resource of the kind that has it, by name."""
+        return {
+            name: configs[config]
+            for (resource_type, name), configs in self._configs.items()
+            if resource_type == kind and config in configs
         }
 
     def broker_configs_of(self, broker_configs: Mapping[str, Mapping[str, str]]) -> BrokerConfigs:

@@ -37,6 +37,7 @@ def test_a_channel_of_a_later_release_does_not_hold_up_the_others() -> None:
     known = parse_channel_set(form)
     assert set(known.channels) == {"a"}
     assert known.unreadable == {"b": "there is no key encryption"}
+    assert parse_channel_set(json.loads(json.dumps(channel_set_to_json(known)))) == known
     assert known.with_channel(channel(name="b")).unreadable == {}
     assert known.without("b").unreadable == {}
 
@@ -51,6 +52,10 @@ def test_a_channel_of_a_later_release_does_not_hold_up_the_others() -> None:
         ({"version": 1, "channels": ["clicks"]}, "channels.0: an object with a name is wanted"),
         ({"version": 1, "channels": [{"topic": "a"}]}, "channels.0: an object with a name is wanted"),
         ({"version": 1, "channels": [{"name": "a"}, {"name": "a"}]}, "channels.1: 'a' is there more than once"),
+        (
+            {"version": 1, "channels": [], "unreadable": ["a"]},
+            "unreadable: an object with a sentence for each name is wanted",
+        ),
         ({"version": 1, "channels": [{}] * (CHANNELS_MAX + 1)}, "there are 1001 channels, 1000 are allowed"),
     ],
 )
