@@ -15,6 +15,7 @@ from typing import Any
 import structlog
 from prometheus_client import CollectorRegistry
 
+from bmq.admin.channel_watch import ChannelWatch
 from bmq.admin.delayed_records import DelayedRecords
 from bmq.admin.group_explainer import GroupExplainer
 from bmq.broker.manager import PartitionManager
@@ -161,6 +162,11 @@ class NodeServer:
         return None if self._roles is None else self._roles.transactions
 
     @property
+    def channel_watch(self) -> ChannelWatch:
+        """Wakes what waits for changes of channels."""
+        return self._dependencies.channel_watch
+
+    @property
     def create_topics(self) -> RequestMethod | None:
         """Answers CreateTopics; None until this node serves."""
         return None if self._roles is None else partial(self._roles.remote_controller.handle, ApiKey.CREATE_TOPICS)
@@ -267,6 +273,7 @@ class NodeServer:
         half-way.
         """
         roles, timeout_s = self._roles, self._settings.stop_timeout_ms / 1000
+        self.channel_watch.close()
         if roles is not None:
             if self._is_started and not self.failed.done():
                 await roles.registration.shut_down()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from bmq.admin.channel_watch import ChannelWatch
 from bmq.controller.config import ControllerConfig
 from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.share_state.config import ShareStateConfig
@@ -79,6 +80,7 @@ class NodeDependencies:
     internal_stats: ProxyStats = field(default_factory=ProxyStats)
     link_tls: Callable[[], LinkTls | None] = lambda: None
     log_levels: LogLevels = field(default_factory=LogLevels)
+    channel_watch: ChannelWatch = field(default_factory=ChannelWatch)
 
     @property
     def roles(self) -> frozenset[str]:

@@ -67,6 +67,7 @@ class NodeRest:
             lanes=lambda: server.lanes,
             transactions=lambda: server.transactions,
             create_topics=lambda: server.create_topics,
+            channel_watch=lambda: server.channel_watch,
             access=rest_access(settings, lambda: server.image),
             scheme=scheme,
         )

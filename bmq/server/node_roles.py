@@ -497,6 +497,7 @@ class NodeRoles:
         self.groups.image_changed(old, new)
         if not self.registration.is_unfenced:
             self.registration.send_soon()
+        self._dependencies.channel_watch.image_changed(old, new)
         self._dependencies.hooks.on_image(old, new)
 
     def _follow_configs(self) -> None:

@@ -140,6 +140,7 @@ async def _serve(settings: Settings, levels: LogLevels) -> None:
         lanes=lambda: server.lanes,
         transactions=lambda: server.transactions,
         create_topics=lambda: server.create_topics,
+        channel_watch=lambda: server.channel_watch,
         access=access,
         scheme=rest.scheme,
     )

@@ -16,6 +16,7 @@ from typing import Any, Final
 import structlog
 from prometheus_client import CollectorRegistry
 
+from bmq.admin.channel_watch import ChannelWatch
 from bmq.admin.delayed_records import DelayedRecords
 from bmq.admin.group_explainer import GroupExplainer
 from bmq.admin.redrives import Redrives
@@ -166,6 +167,8 @@ class StandaloneServer:
         )
         self._listeners = ClientListeners(self._proxy, settings)
         self._login_threads = LoginThreads()
+        self.channel_watch = ChannelWatch()
+        """Wakes what waits for changes of channels."""
         self._manager: PartitionManager | None = None
         self._roles: StandaloneRoles | None = None
         self._tasks: tuple[asyncio.Task[Any], ...] = ()
@@ -471,6 +474,7 @@ class StandaloneServer:
                 follow(roles.controller.broker_configs, manager, roles.groups, roles.transactions, throttles)
             self._throttles.quotas_changed(new.client_quotas)
             self._roles.groups.image_changed(old, new)
+        self.channel_watch.image_changed(old, new)
 
     def _topic_changed(self, manager: PartitionManager, before: TopicImage | None, topic: TopicImage) -> None:
         has_new_config = before is not None and before.log_config != topic.log_config
@@ -487,6 +491,7 @@ class StandaloneServer:
     async def stop(self) -> None:
         """Answer requests under way, save checkpoints, seal every epoch. May be called after a start that failed half-way."""
         self._stalls.close()
+        self.channel_watch.close()
         self._login_threads.close()
         for task in self._tasks:
             task.cancel()

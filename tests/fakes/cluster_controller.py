@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 from uuid import UUID
 
+from bmq.admin.channel_watch import ChannelWatch
 from bmq.admin.drivers.driver import DriverFailed, NodeHandle, NodeSpec, first_free
 from bmq.controller.balancer import equalize
 from bmq.controller.decision import Decision
@@ -17,7 +18,8 @@ from bmq.controller.replica_placement import owner_nodes
 from bmq.log.config import LogConfig
 from bmq.metadata.history import StateChange, StateChangeHistory
 from bmq.metadata.image import MetadataImage, Node, PartitionImage, TopicImage
-from bmq.protocol.metadata_records import ConfigRecord
+from bmq.metadata.state import ALL_CHANNELS, CHANNEL_CONFIG, CHANNELS_VERSION_CONFIG, TABLE_CONFIG, MetadataState
+from bmq.protocol.metadata_records import RESOURCE_TYPE_CHANNEL, RESOURCE_TYPE_TABLE, ConfigRecord
 from tests.fakes.clock import FakeClock
 
 R = TypeVar("R")
@@ -59,6 +61,7 @@ class FakeController:
         self.balanced: list[Move] | None = None
         self.reasons: list[str] = []
         self.is_stuck = False
+        self.watch = ChannelWatch()
         self.end_offsets: dict[tuple[UUID, int], int] = {}
         self._ids = 0
         self._clock = clock or FakeClock()
@@ -116,14 +119,28 @@ class FakeController:
         await self._turn()
         self._ids += 1
         decision = decide(self.image, UUID(int=9_000 + self._ids), self._clock.now_ms())
-        tables = dict(self.image.tables)
-        for record in decision.records:
+        old, state = self.image, MetadataState("cluster", 1, {})
+        texts = ((RESOURCE_TYPE_TABLE, TABLE_CONFIG, old.tables), (RESOURCE_TYPE_CHANNEL, CHANNEL_CONFIG, old.channels))
+        version = str(old.channels_version)
+        before = [
+            ConfigRecord(resource_type=kind, resource_name=name, name=config, value=text)
+            for kind, config, known in texts
+            for name, text in known.items()
+        ]
+        before.append(
+            ConfigRecord(
+                resource_type=RESOURCE_TYPE_CHANNEL,
+                resource_name=ALL_CHANNELS,
+                name=CHANNELS_VERSION_CONFIG,
+                value=version,
+            )
+        )
+        for record in (*before, *decision.records):
             assert isinstance(record, ConfigRecord)
-            if record.value is None:
-                del tables[record.resource_name]
-            else:
-                tables[record.resource_name] = record.value
-        self.image = replace(self.image, tables=tables)
+            state.replay(record)
+        new = state.image_at(old.offset + 1)
+        self.image = replace(old, tables=new.tables, channels=new.channels, channels_version=new.channels_version)
+        self.watch.image_changed(old, self.image)
         return decision.response
 
     def end_offset(self, topic_id: UUID, number: int) -> int:

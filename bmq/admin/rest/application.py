@@ -7,6 +7,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from bmq.admin.rest.authorization import Authorization, sees_problems
 from bmq.admin.rest.body_limit import BodyLimit
+from bmq.admin.rest.channel_agent_pages import channel_agent_pages
+from bmq.admin.rest.channel_pages import channel_pages
 from bmq.admin.rest.cluster_pages import cluster_pages
 from bmq.admin.rest.compaction_pages import compaction_pages
 from bmq.admin.rest.documentation import documentation_pages
@@ -67,6 +69,8 @@ def rest_application(sources: RestSources, *, store_wait_s: float = STORE_WAIT_S
     app.include_router(task_pages(sources))
     app.include_router(order_pages(sources))
     app.include_router(table_pages(sources))
+    app.include_router(channel_agent_pages(sources))
+    app.include_router(channel_pages(sources))
     app.include_router(compaction_pages(sources))
     app.include_router(group_pages(sources))
     app.include_router(lane_pages(sources))

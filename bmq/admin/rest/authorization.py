@@ -35,6 +35,8 @@ FREE: Final = None
 """No right is asked for: health for probes, and pages that are the same everywhere."""
 _DESCRIBE: Final = Right(Operation.DESCRIBE)
 _ALTER: Final = Right(Operation.ALTER)
+_DESCRIBE_CONFIGS: Final = Right(Operation.DESCRIBE_CONFIGS)
+_ALTER_CONFIGS: Final = Right(Operation.ALTER_CONFIGS)
 _JOBS: Final = Right(Operation.CLUSTER_ACTION)
 """What jobs of the cluster ask for, not people."""
 _DESCRIBE_TOPIC: Final = Right(Operation.DESCRIBE, "name")
@@ -94,6 +96,12 @@ RIGHTS: Final[Mapping[tuple[str, str], Right | None]] = {
     ("DELETE", "/v1/tables/{name}"): _ALTER,
     ("GET", "/v1/tables/{name}/status"): _DESCRIBE,
     ("PUT", "/v1/tables/{name}/status"): _JOBS,
+    ("GET", "/v1/channels"): _DESCRIBE_CONFIGS,
+    ("GET", "/v1/channels/changes"): _DESCRIBE_CONFIGS,
+    ("GET", "/v1/channels/agents"): _DESCRIBE_CONFIGS,
+    ("GET", "/v1/channels/{name}"): _DESCRIBE_CONFIGS,
+    ("PUT", "/v1/channels/{name}"): _ALTER_CONFIGS,  # a topic that is made with it asks for CREATE as well
+    ("DELETE", "/v1/channels/{name}"): _ALTER_CONFIGS,
     ("POST", _COMPACTION): _JOBS,
     ("POST", _COMPACTION + "/{reservation}/swap"): _JOBS,
     ("DELETE", _COMPACTION + "/{reservation}"): _JOBS,
@@ -148,6 +156,15 @@ def sees_cluster(scope: Mapping[str, Any]) -> bool:
     """Whether the request's client may describe the cluster; True without an authorizer."""
     rights: RestRights | None = scope.get(_STATE)
     return rights is None or rights.has(_DESCRIBE, {}, is_quiet=True)
+
+
+def may_create_topic(scope: Mapping[str, Any], name: str) -> bool:
+    """Whether the request's client may create a topic of this name, as CreateTopics asks; True without an authorizer."""
+    rights: RestRights | None = scope.get(_STATE)
+    if rights is None:
+        return True
+    on_cluster, on_topic = Right(Operation.CREATE), Right(Operation.CREATE, topic="name")
+    return rights.has(on_cluster, {}, is_quiet=True) or rights.has(on_topic, {"name": name})
 
 
 def sees_problems(scope: Mapping[str, Any]) -> bool:

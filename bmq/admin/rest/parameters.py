@@ -11,6 +11,7 @@ from bmq.admin.operations import Operations
 from bmq.admin.rest.problems import ElsewhereError, ProblemError
 from bmq.admin.rest.sources import RestSources
 from bmq.admin.rest.views import url_of
+from bmq.channels.channel import CHANNEL_NAME
 from bmq.table_definitions.definition import TABLE_NAME
 
 _INT32_MAX: Final = 2**31 - 1
@@ -24,6 +25,7 @@ TopicName = Annotated[
 GroupName = Annotated[str, Path(min_length=1, max_length=1_000, description="Name of a group")]
 TransactionalId = Annotated[str, Path(min_length=1, max_length=1_000, description="A transactional id")]
 TableName = Annotated[str, Path(pattern=f"^{TABLE_NAME}$", max_length=100, description="Name of a table")]
+ChannelName = Annotated[str, Path(pattern=f"^{CHANNEL_NAME}$", max_length=100, description="Name of a channel")]
 PartitionNumber = Annotated[int, Path(ge=0, le=_INT32_MAX, description="Number of a partition")]
 TaskId = Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="Id of a task")]
 TopicPrefix = Annotated[str, Query(pattern=f"^[{_NAME_CHARACTERS}]{{0,249}}$", max_length=249)]

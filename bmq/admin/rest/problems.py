@@ -17,6 +17,10 @@ from bmq.admin.idempotency import KeyReused
 from bmq.admin.operations import NotActiveController
 from bmq.admin.orders import OrderRefused, UnknownSubject
 from bmq.admin.tasks import TooBusy, UnknownTask
+from bmq.channels.channel import InvalidChannel
+from bmq.channels.stored import UnreadableChannel
+from bmq.channels.value_schema import SchemaCheckMissing
+from bmq.controller.channels import ChannelRefused, UnknownChannel
 from bmq.controller.tables import TableRefused, UnknownTable
 from bmq.log.delegated_compaction import DelegationRefused
 from bmq.log.store import StoreError
@@ -33,12 +37,17 @@ _STATUS: Final[dict[type[BmqError], int]] = {
     UnknownSubject: 404,
     UnknownTask: 404,
     UnknownTable: 404,
+    UnknownChannel: 404,
     OrderRefused: 409,
     TableRefused: 409,
     AlterationRefused: 409,
     ReportRefused: 409,
+    ChannelRefused: 409,
+    SchemaCheckMissing: 409,
+    UnreadableChannel: 409,
     UnreadableTable: 409,
     InvalidDefinition: 422,
+    InvalidChannel: 422,
     KeyReused: 409,
     TooBusy: 429,
     DelegationRefused: 409,
@@ -56,6 +65,7 @@ _CODE_STATUS: Final = {
 _REDIRECTION: Final = "Another node has to answer; the same request at `Location` is answered there."
 _DESCRIPTIONS: Final = {
     400: "The body is not JSON.",
+    403: "A right is missing.",
     404: "There is no such thing.",
     409: "The present state does not allow it.",
     413: "The body is too large.",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 
+from bmq.admin.channel_watch import ChannelWatch
 from bmq.admin.delayed_records import DelayedRecords
 from bmq.admin.group_explainer import GroupExplainer
 from bmq.admin.operations import Operations
@@ -39,6 +40,7 @@ class RestSources:
     explains groups; None until this node serves, as `delayed`, which asks about delayed records,
     `lanes`, which asks the shards of groups, `transactions`, the coordinator of this process, and `create_topics`, which sends CreateTopics to the active controller. `access`: what clients may do; `principal_of`: who
     sent a request.
+    `channel_watch` is told each new image of this process.
     `scheme`: of this process's REST address, and of all others of the cluster.
     """
 
@@ -63,3 +65,4 @@ class RestSources:
     access: Access = OPEN
     principal_of: PrincipalOf = authenticated
     scheme: str = "http"
+    channel_watch: Callable[[], ChannelWatch] = ChannelWatch

@@ -118,6 +118,7 @@ def application(node_id: int = 1, store_wait_s: float = 3) -> FastAPI:
         delayed=lambda: cast(DelayedRecords | None, _present[-1].delayed),
         lanes=lambda: _present[-1].lanes,
         create_topics=lambda: _present[-1].create_topics,
+        channel_watch=lambda: _present[-1].controller.watch,
     )
     return rest_application(sources, store_wait_s=store_wait_s)
 

@@ -19,7 +19,7 @@ from bmq.metadata.image import ViewImage
 from bmq.proxy.access import Access
 from bmq.security.acls import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
 from bmq.security.authorizer import Decider
-from tests.fakes.cluster_controller import image_of, topic_image
+from tests.fakes.cluster_controller import FakeController, image_of, topic_image
 from tests.unit.admin.rest.cluster import NODES
 
 pytestmark = pytest.mark.unit
@@ -45,6 +45,7 @@ class GuardedPages:
     acls: dict[UUID, Acl] = field(default_factory=dict)
     is_ready: bool = True
     allows_without_acl: bool = False
+    has_controller: bool = False
 
     def __post_init__(self) -> None:
         orders = topic_image("orders", 1, [1])
@@ -56,6 +57,7 @@ class GuardedPages:
             lambda: image,
             dict,
             CollectorRegistry(),
+            table_controller=lambda: FakeController(image) if self.has_controller else None,
             access=Access(decider, lambda: self.acls),
             principal_of=_principal_of,
         )
@@ -133,6 +135,37 @@ async def test_a_view_is_made_by_those_who_may_alter_the_cluster() -> None:
     assert (await pages.ask("POST", "/v1/views", form)).status_code == 403
     pages.allow(Operation.ALTER)
     assert (await pages.ask("POST", "/v1/views", form)).status_code == 503  # these pages have no controller
+
+
+async def test_channels_are_for_those_who_may_describe_or_alter_configs() -> None:
+    pages, form = GuardedPages(), {"name": "clicks", "topic": "orders"}
+    pages.allow(Operation.DESCRIBE)
+    for path in ("/v1/channels", "/v1/channels/changes?after=-1&agent=a", "/v1/channels/agents"):
+        assert (await pages.ask("GET", path)).status_code == 403
+    pages.allow(Operation.DESCRIBE_CONFIGS)
+    for path in ("/v1/channels", "/v1/channels/changes?after=-1&agent=a", "/v1/channels/agents"):
+        assert (await pages.ask("GET", path)).status_code == 200
+    denied = await pages.ask("PUT", "/v1/channels/clicks", form)
+    assert denied.json()["detail"] == "User:alice has no right to ALTER_CONFIGS on the cluster"
+    pages.allow(Operation.ALTER_CONFIGS)
+    for method in ("PUT", "DELETE"):
+        assert (await pages.ask(method, "/v1/channels/clicks", form)).status_code == 307  # to the controller
+
+
+@pytest.mark.parametrize("topic", [None, "new"])
+async def test_a_topic_of_a_channel_is_created_by_those_who_may_create_it(topic: str | None) -> None:
+    pages = GuardedPages(has_controller=True)
+    form, path = {"name": "clicks", "topic": "new"}, "/v1/channels/clicks?create_topic=true"
+    pages.allow(Operation.ALTER_CONFIGS)
+    denied = await pages.ask("PUT", path, form)
+    assert (denied.status_code, denied.json()["detail"]) == (
+        403,
+        "topic new is missing, and you have no right to CREATE it",
+    )
+    there = await pages.ask("PUT", path + "&dry_run=true", {"name": "clicks", "topic": "orders"})
+    assert there.status_code == 200
+    pages.allow(Operation.CREATE, topic)
+    assert (await pages.ask("PUT", path, form)).status_code == 503  # these pages create no topics
 
 
 async def test_a_group_is_explained_to_those_who_may_describe_it() -> None:

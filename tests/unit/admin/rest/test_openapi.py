@@ -53,6 +53,7 @@ async def ask(cluster: RestCluster, case: Any) -> None:
     has_sense = (case.method, case.path) in (
         ("POST", "/v1/tables"),
         ("PUT", "/v1/tables/{name}"),
+        ("PUT", "/v1/channels/{name}"),
         ("POST", "/v1/redrives"),
         ("POST", "/v1/views"),
         ("POST", "/v1/views/explain"),
@@ -144,8 +145,14 @@ def test_every_operation_is_there() -> None:
         (HTTPMethod.DELETE, "/v1/tables/{name}"),
         (HTTPMethod.GET, "/v1/tables/{name}/status"),
         (HTTPMethod.PUT, "/v1/tables/{name}/status"),
+        (HTTPMethod.GET, "/v1/channels"),
+        (HTTPMethod.GET, "/v1/channels/changes"),
+        (HTTPMethod.GET, "/v1/channels/agents"),
+        (HTTPMethod.GET, "/v1/channels/{name}"),
+        (HTTPMethod.PUT, "/v1/channels/{name}"),
+        (HTTPMethod.DELETE, "/v1/channels/{name}"),
     }
-    assert len(OPERATIONS) == 47
+    assert len(OPERATIONS) == 53
 
 
 def test_every_error_is_described_as_a_problem() -> None:

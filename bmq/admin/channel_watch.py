@@ -1,0 +1,47 @@
+"""Who waits for changes of Databus channels in this process's own metadata image, and what wakes them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from bmq.admin.channel_agents import SeenAgents
+from bmq.metadata.image import MetadataImage
+
+
+class ChannelWatch:
+    """Tell it each new image. Only waits cost anything. One event loop. `agents`: those that asked this process."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[asyncio.Future[None], None] = {}  # in a fixed order, so that runs are reproducible
+        self.is_closed = False
+        self.agents = SeenAgents()
+
+    @property
+    def waiting_count(self) -> int:
+        return len(self._waiting)
+
+    def image_changed(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Wake all who wait, if the channels differ."""
+        if new.channels is not old.channels or new.channels_version != old.channels_version:
+            self._wake()
+
+    def close(self) -> None:
+        """The process stops: wake all who wait. Further waits end at once."""
+        self.is_closed = True
+        self._wake()
+
+    async def pause(self, timeout_s: float) -> None:
+        """Wait until the channels change, at most `timeout_s`."""
+        if self.is_closed or timeout_s <= 0:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[future] = None
+        try:
+            await asyncio.wait({future}, timeout=timeout_s)
+        finally:
+            self._waiting.pop(future, None)
+
+    def _wake(self) -> None:
+        for future in self._waiting:
+            if not future.done():
+                future.set_result(None)
