@@ -53,6 +53,11 @@ class ClusterClient:
             raise ClusterUnreachable(f"{url} is not encrypted, and {self._url} is")
         return ClusterClient(url)
 
+    @property
+    def scheme(self) -> str:
+        """Of the URL: http or https."""
+        return self._url.partition(":")[0]
+
     def __enter__(self) -> Self:
         return self
 
@@ -71,9 +76,17 @@ class ClusterClient:
         headers = {} if is_dry_run else {"Idempotency-Key": str(uuid4())}
         return self._ask("POST", path, query, body, headers)
 
-    def change(self, method: str, path: str, body: Mapping[str, Any] | None = None, *, is_dry_run: bool = False) -> Any:
-        """A change that is done at once and may be repeated: it has no task and no key."""
-        return self._ask(method, path, {"dry_run": "true"} if is_dry_run else {}, body)
+    def change(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        is_dry_run: bool = False,
+        **query: Any,
+    ) -> Any:
+        """A change that is done at once and may be repeated: it has no task and no key. `query`: as in `get`."""
+        return self._ask(method, path, {**query, "dry_run": "true" if is_dry_run else None}, body)
 
     def follow(self, task: Any) -> Iterator[Any]:
         """The task now and after each change, up to its end."""

@@ -22,6 +22,7 @@ LATE_GROUPS: Final = {
     "acl": ("bmq.cli.acl", "acl_app"),
     "log": ("bmq.cli.log", "log_app"),
     "table": ("bmq.cli.table", "table_app"),
+    "databus": ("bmq.cli.databus", "databus_app"),
     "dev": ("bmq.cli.dev", "dev_app"),
     "spark": ("bmq.cli.spark", "spark_app"),
 }
