@@ -1,0 +1,1 @@
+"""Lanes: what brings the records of a spool into the topics, each record once."""

@@ -1,0 +1,219 @@
+"""A lane: a thread that reads a spool in order and commits its records in transactions, each of them once.
+
+Whatever fails, the lane starts again from the position that the cluster keeps: a transaction of unknown outcome is decided
+by then. Threads, because librdkafka's transactional calls block.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final, Protocol
+
+import structlog
+
+from bmq.databus.lanes.transactions import SendFailed, TopicsRefused, Transactions
+from bmq.databus.spool.errors import SpoolUnusable, SpoolWriteFailed
+from bmq.databus.spool.frame import SpooledRecord
+from bmq.databus.spool.reader import SpoolReader
+from bmq.databus.spool.spool import Spool
+
+_log = structlog.get_logger("bmq.databus")
+
+BACKOFF_S_MIN: Final = 0.1
+BACKOFF_S_MAX: Final = 3.0
+
+
+@dataclass(slots=True)
+class LaneLimits:
+    """Of one transaction. Read anew for each, so they may change. `linger_s`: it waits this long for more records."""
+
+    linger_s: float = 0.1
+    batch_bytes: int = 1 << 20
+    transaction_bytes: int = 8 << 20
+    transaction_records: int = 50_000
+
+
+class Refusals(Protocol):
+    """What becomes of records that the cluster does not take."""
+
+    def to_send(self, records: Sequence[SpooledRecord]) -> Sequence[SpooledRecord]:
+        """The records that are sent; the others are kept elsewhere when this returns. Raises SpoolWriteFailed."""
+        ...
+
+    def refused(self, error: TopicsRefused, records: Sequence[SpooledRecord]) -> float:
+        """The transaction was refused. Returns how long to wait before the records are read again, in seconds.
+
+        Raises SpoolWriteFailed."""
+        ...
+
+    def committed(self, position: int) -> None: ...
+
+
+class Lane:
+    """`next_number`: of the next record, used by the intake. `produced`: records by channel, written by the thread."""
+
+    def __init__(
+        self,
+        name: str,
+        spool: Spool,
+        transactions: Transactions,
+        refusals: Refusals,
+        limits: LaneLimits,
+    ) -> None:
+        self.name = name
+        self.spool = spool
+        self.limits = limits
+        self.next_number = 0
+        self.trouble = "not started"
+        """Why the lane does not produce; empty: it does."""
+        self.committed_transactions = 0
+        self.produced: dict[str, int] = {}
+        self._transactions, self._refusals = transactions, refusals
+        self._reader = SpoolReader(spool, self._on_damage)
+        self._busy = (0, 0)
+        self._changed = threading.Condition()
+        self._is_idle = False
+        self._wake_bytes = 0
+        self._is_stopping = False
+        self._is_urgent = False
+        self._dice = Random(name)
+        self._thread = threading.Thread(target=self._run, name=f"databus-{name}", daemon=True)
+
+    # --- for other threads
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def busy(self) -> tuple[int, int]:
+        """Numbers of the records that a transaction may have: from the first to behind the last."""
+        return self._busy
+
+    def notify(self) -> None:
+        """Costs little while the lane needs no waking."""
+        if self._is_idle or self.spool.appended_bytes >= self._wake_bytes:
+            with self._changed:
+                self._changed.notify_all()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all records are committed."""
+        return self.spool.position > self.spool.last
+
+    def hurry(self) -> None:
+        """Wait no more for further records, or before a new try."""
+        with self._changed:
+            self._is_urgent = True
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """After the present transaction."""
+        with self._changed:
+            self._is_stopping = True
+            self._changed.notify_all()
+
+    def join(self, timeout_s: float) -> bool:
+        """Whether the thread ended in time."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    # --- the thread
+
+    def _run(self) -> None:
+        backoff_s = BACKOFF_S_MIN
+        while not self._is_stopping:
+            before = self.committed_transactions
+            pause_s = 0.0
+            try:
+                self._produce_on()
+            except TopicsRefused as error:
+                self.trouble = str(error)
+                _log.warning("databus_topic_refused", lane=self.name, reason=str(error))
+            except (SendFailed, SpoolWriteFailed, SpoolUnusable) as error:
+                pause_s = backoff_s * (0.5 + self._dice.random())
+                self._told(str(error))
+            except OSError as error:
+                pause_s = backoff_s
+                self._told(f"the spool {self.spool.directory} cannot be used: {error.strerror}")
+            finally:
+                self._transactions.close()
+            backoff_s = BACKOFF_S_MIN if self.committed_transactions > before else min(2 * backoff_s, BACKOFF_S_MAX)
+            self._pause(pause_s)
+        self._reader.close()
+
+    def _produce_on(self) -> None:
+        """From the kept position on, until stopped. Raises SendFailed, TopicsRefused, SpoolWriteFailed, OSError."""
+        position = max(self._transactions.start(), self.spool.position)
+        self.spool.release(position)
+        self._reader.seek(position)
+        if self.trouble:
+            _log.info("databus_lane_produces", lane=self.name, position=position, last=self.spool.last)
+        self.trouble = ""
+        while self._has_records():
+            self._busy = (position, self.spool.last + 1)
+            limits = self.limits
+            records = self._reader.read(limits.transaction_bytes, limits.transaction_records)
+            if not records:
+                # The rest of the files is damaged or was deleted by hand.
+                self._reader.next_number = max(self._reader.next_number, self._busy[1])
+                continue
+            position = records[-1].number + 1
+            self._busy = (self._busy[0], position)
+            self._commit(records, position)
+            self._busy = (position, position)
+
+    def _commit(self, records: Sequence[SpooledRecord], position: int) -> None:
+        sent = self._refusals.to_send(records)
+        try:
+            self._transactions.commit(sent, position)
+        except TopicsRefused as error:
+            pause_s = self._refusals.refused(error, sent)
+            self.trouble = str(error)
+            self._transactions.close()
+            self._pause(pause_s)
+            raise
+        self.spool.release(position)
+        self.committed_transactions += 1
+        self._refusals.committed(position)
+        for channel, count in Counter(record.channel for record in sent).items():
+            self.produced[channel] = self.produced.get(channel, 0) + count
+
+    def _has_records(self) -> bool:
+        """Waits for records, and then for more of them. False: the lane is to stop."""
+        following = self._reader.next_number
+        with self._changed:
+            self._is_idle = True
+            self._changed.wait_for(lambda: self._is_stopping or self.spool.last >= following)
+            self._is_idle = False
+            if not self._is_stopping and not self._is_urgent:
+                wanted = self.limits.batch_bytes
+                self._wake_bytes = self.spool.appended_bytes + wanted
+                if self.spool.bytes_used < self._backlog_bytes:
+                    self._changed.wait_for(
+                        lambda: self._is_stopping or self._is_urgent or self.spool.appended_bytes >= self._wake_bytes,
+                        self.limits.linger_s,
+                    )
+            return not self._is_stopping
+
+    @property
+    def _backlog_bytes(self) -> int:
+        """A spool of this size has enough for a transaction."""
+        return 2 * self.limits.transaction_bytes
+
+    def _pause(self, pause_s: float) -> None:
+        if pause_s > 0:
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_stopping, pause_s)
+
+    def _told(self, trouble: str) -> None:
+        """One line for each new reason, not for each try."""
+        if trouble != self.trouble:
+            _log.warning("databus_lane_waits", lane=self.name, reason=trouble)
+        self.trouble = trouble
+
+    def _on_damage(self, sentence: str) -> None:
+        _log.error("databus_spool_damaged", lane=self.name, reason=sentence)
