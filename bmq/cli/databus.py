@@ -13,11 +13,14 @@ from bmq.cli.cluster import AsJson
 from bmq.cli.cluster_client import ClusterClient, ClusterRefused, ClusterUnreachable
 from bmq.cli.cluster_output import duration_text
 from bmq.cli.databus_channel import channel_app
+from bmq.cli.databus_run import run, tail
 from bmq.cli.rest_options import DEFAULT_URL, Rest, with_login
 from bmq.cli.terminal import add_row, print_json, print_table
 
 databus_app = typer.Typer(no_args_is_help=True, help="Databus: hand records to an agent on the same host, and go on.")
 databus_app.add_typer(channel_app, name="channel")
+databus_app.command("run")(run)
+databus_app.command("tail")(tail)
 
 _PAGE: Final = 1_000
 

@@ -1,0 +1,1 @@
+"""Doors: where applications hand records over. A Unix socket with frames, and HTTP."""

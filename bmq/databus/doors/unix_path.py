@@ -1,0 +1,73 @@
+"""The file of a Unix socket: a left one is replaced, one in use is not, and its mode and owner are as set."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import socket
+import stat
+from pathlib import Path
+from typing import Final
+
+from bmq.protocol.errors import BmqError
+
+BACKLOG: Final = 1_024
+_PATH_BYTES_MAX: Final = 107
+
+
+class SocketUnusable(BmqError):
+    """The socket cannot be opened; one sentence that says what to do."""
+
+
+def listening_socket(path: Path, *, mode: int, owner: str = "", group: str = "") -> socket.socket:
+    """Bound and listening. Raises SocketUnusable."""
+    if len(os.fsencode(path)) > _PATH_BYTES_MAX:
+        raise SocketUnusable(f"the path {path} is longer than the {_PATH_BYTES_MAX} bytes that a Unix socket allows")
+    user_id, group_id = _ids(owner, group)
+    _remove_left(path)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    # Made closed to all others: the mode comes after the owner.
+    former = os.umask(0o177)
+    try:
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        listener.bind(str(path))
+        os.chown(path, user_id, group_id)
+        path.chmod(mode)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise SocketUnusable(f"the socket {path} cannot be opened: {error.strerror}") from None
+    finally:
+        os.umask(former)
+    return listener
+
+
+def _ids(owner: str, group: str) -> tuple[int, int]:
+    """-1: as it is. Raises SocketUnusable."""
+    try:
+        user_id = pwd.getpwnam(owner).pw_uid if owner else -1
+    except KeyError:
+        raise SocketUnusable(f"there is no user {owner}, who was to own the socket") from None
+    try:
+        return user_id, grp.getgrnam(group).gr_gid if group else -1
+    except KeyError:
+        raise SocketUnusable(f"there is no group {group}, which was to own the socket") from None
+
+
+def _remove_left(path: Path) -> None:
+    """Of an agent that was killed. Raises SocketUnusable: it is no socket, or a process listens on it."""
+    try:
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise SocketUnusable(f"{path} is there and is no socket: name another path")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise SocketUnusable(f"the socket {path} cannot be opened: {error.strerror}") from None
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            path.unlink(missing_ok=True)
+            return
+    raise SocketUnusable(f"another process listens on {path}: stop it, or name another path")
