@@ -1,0 +1,190 @@
+"""The Databus agent beside a real server: what it accepted lands exactly once, whatever is killed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from testing.processes import eventually
+from testing.servers import BmqServer, bmq_command
+from tests.e2e.conftest import create_topic
+from tests.support.databus_agents import AgentProcess, Application
+
+PARTITIONS = 3
+TOPIC = "landed"
+CHANNEL = "orders"
+
+pytestmark = [pytest.mark.timeout(180), pytest.mark.bmq_only]
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[BmqServer]:
+    server = BmqServer(tmp_path / "data")
+    server.start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def agent(node: BmqServer, tmp_path: Path) -> Iterator[AgentProcess]:
+    made = AgentProcess(tmp_path / "agent", node.bootstrap, node.rest_port)
+    yield made
+    made.close()
+
+
+def put_channel(node: BmqServer, name: str = CHANNEL, **more: Any) -> int:
+    """Returns the version of the change."""
+    body = {"name": name, "topic": TOPIC, **more}
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{node.rest_port}/v1/channels/{name}",
+        json.dumps(body).encode(),
+        {"Content-Type": "application/json"},
+        method="PUT",
+    )
+    with urllib.request.urlopen(request, timeout=30) as response:
+        version: int = json.load(response)["version"]
+        return version
+
+
+def post(agent: AgentProcess, channel: str, body: bytes, kind: str = "application/octet-stream") -> tuple[int, Any]:
+    request = urllib.request.Request(
+        f"http://{agent.http}/v1/channels/{channel}", body, {"Content-Type": kind}, method="POST"
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return response.status, json.load(response)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def landed(node: BmqServer, topic: str = TOPIC, partitions: int = PARTITIONS) -> list[bytes]:
+    """Values of all committed records."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": node.bootstrap,
+            "group.id": "reader",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+    )
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+    found: list[bytes] = []
+    ended: set[int] = set()
+
+    def is_read() -> bool:
+        for message in consumer.consume(5_000, timeout=0.5):
+            error = message.error()
+            if error is None:
+                found.append(message.value())
+            elif error.code() == KafkaError._PARTITION_EOF:
+                ended.add(message.partition())
+        return len(ended) == partitions
+
+    eventually(is_read, 60, "all partitions are read", interval_s=0)
+    consumer.close()
+    return found
+
+
+def wait_for_version(agent: AgentProcess, version: int) -> None:
+    eventually(lambda: agent.status()["channels_version"] >= version, 30, f"the agent uses version {version}", 0.01)
+
+
+@pytest.mark.faults
+@pytest.mark.safety
+def test_kills_of_agent_and_node_lose_and_double_nothing(node: BmqServer, agent: AgentProcess) -> None:
+    create_topic(node, TOPIC, PARTITIONS)
+    version = put_channel(node, linger_ms=20)
+    agent.start()
+    wait_for_version(agent, version)
+    applications = [Application(f"app{number}", agent.socket, CHANNEL) for number in range(3)]
+    try:
+        for victim in (agent, node, agent, agent, node):
+            for each in applications:
+                each.wait_for_accepted(500, 60)
+            victim.kill()
+            if victim is node:
+                applications[0].wait_for_accepted(500, 60)  # the cluster is away, and the agent takes records
+            victim.start()
+        for each in applications:
+            each.wait_for_accepted(500, 60)
+    finally:
+        for each in applications:
+            each.finish()
+    agent.wait_until_empty(60)
+    assert agent.stop() == 0
+    counts = Counter(landed(node))
+    accepted = set().union(*(each.accepted for each in applications))
+    assert accepted - counts.keys() == set(), "lost"
+    assert {value: count for value, count in counts.items() if count > 1} == {}, "doubled"
+    assert all(each.refused == [] for each in applications)
+    assert len(counts) <= sum(each.sent for each in applications)
+
+
+@pytest.mark.clients
+def test_a_change_of_a_channel_counts_at_once_and_loses_nothing(node: BmqServer, agent: AgentProcess) -> None:
+    create_topic(node, TOPIC, PARTITIONS)
+    create_topic(node, "other", 1)
+    put_channel(node)
+    agent.start()
+    wait_for_version(agent, 1)
+    assert post(agent, CHANNEL, b"first")[0] == 200
+    application = Application("app", agent.socket, CHANNEL)
+    application.wait_for_accepted(200, 30)
+    wait_for_version(agent, put_channel(node, topic="other"))
+    status, answer = post(agent, CHANNEL, b'{"value": "a"}\n{"value": {"b": 1}}\n', "application/x-ndjson")
+    assert (status, answer["accepted"]) == (200, 2)
+    application.finish()
+    wait_for_version(agent, put_channel(node, topic="other", enabled=False))
+    status, answer = post(agent, CHANNEL, b"refused")
+    assert (status, answer["detail"]) == (409, "the channel orders is disabled")
+    agent.wait_until_empty(60)
+    values = landed(node)
+    others = landed(node, "other", 1)
+    assert b"first" in values
+    assert {b"a", b'{"b":1}'} <= set(others)
+    assert Counter(value for value in values + others if value.startswith(b"app")) == Counter(application.accepted)
+    assert application.refused == []
+    assert 'bmq_databus_refused_records_total{channel="orders",code="CHANNEL_DISABLED"} 1.0' in agent.metrics()
+    shown = subprocess.run(
+        [
+            bmq_command(), "databus", "tail", CHANNEL, "--last", "2", "--limit", "2", "--values",
+            "--rest", f"http://127.0.0.1:{node.rest_port}", "--bootstrap", node.bootstrap,
+        ],
+        capture_output=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert shown.stdout.split() == [value for value in others[-2:]]
+
+
+@pytest.mark.clients
+def test_records_of_a_deleted_topic_wait_and_those_of_others_go_on(node: BmqServer, agent: AgentProcess) -> None:
+    create_topic(node, TOPIC, PARTITIONS)
+    create_topic(node, "gone", 1)
+    put_channel(node)
+    version = put_channel(node, "doomed", topic="gone", linger_ms=2_000)
+    agent.start()
+    wait_for_version(agent, version)
+    admin = AdminClient({"bootstrap.servers": node.bootstrap})
+    admin.delete_topics(["gone"])["gone"].result(30)
+    assert post(agent, "doomed", b"waits")[0] == 200
+    assert post(agent, CHANNEL, b"goes on")[0] == 200
+    eventually(lambda: landed(node) == [b"goes on"], 60, "the record of the other topic lands")
+    status, answer = eventually(
+        lambda: found if (found := post(agent, "doomed", b"late"))[0] != 200 else None, 60, "the agent knows"
+    )
+    assert status == 409
+    assert answer["code"] == "TOPIC_REFUSED"
+    assert "the topic gone" in answer["detail"]
+    create_topic(node, "gone", 1)
+    eventually(lambda: b"waits" in landed(node, "gone", 1), 90, "the record lands once its topic is there")
+    assert Counter(landed(node, "gone", 1))[b"waits"] == 1
