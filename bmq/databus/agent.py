@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry
 
 from bmq.channels.channel_set import ChannelSet
 from bmq.databus.agent_metrics import AgentMetrics
-from bmq.databus.channel_updates import ChannelUpdates, KeptChannels
+from bmq.databus.channel_updates import ChannelUpdates, ClusterChannels, KeptChannels
 from bmq.databus.doors.http_door import http_door
 from bmq.databus.doors.socket_door import SocketDoor
 from bmq.databus.doors.unix_path import SocketUnusable, listening_socket
@@ -82,13 +82,14 @@ class Agent:
         loop = asyncio.get_running_loop()
         sys.setswitchinterval(SWITCH_S)
         _raise_open_files_limit(self.settings.connections_max + HTTP_CONNECTIONS_MAX + FILES_BESIDE_CONNECTIONS)
-        self._use(self._kept.load())
+        known = self._kept.load()
+        self._use(known.channels)
         self._updates = ChannelUpdates(
             self.settings.rest,
             self.settings.login,
             self.settings.agent_id,
-            self.intake.channels.version,
-            lambda channels: self._use_from_thread(loop, channels),
+            known,
+            lambda found: self._use_from_thread(loop, found),
         )
         if self.settings.http_token_file:
             first_line(self.settings.http_token_file)
@@ -159,9 +160,10 @@ class Agent:
         self.intake.use(channels)
         self._lanes.use(channels)
 
-    def _use_from_thread(self, loop: asyncio.AbstractEventLoop, channels: ChannelSet) -> None:
+    def _use_from_thread(self, loop: asyncio.AbstractEventLoop, found: ClusterChannels) -> None:
         """Returns when the loop uses them. They are kept first: a start must not go back to older ones."""
-        self._kept.save(channels)
+        self._kept.save(found)
+        channels = found.channels
 
         async def use() -> None:
             self._use(channels)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -30,24 +31,44 @@ _CONNECT_S: Final = 3.0
 _FILE_BYTES_MAX: Final = 2 * SET_BYTES_MAX
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterChannels:
+    """All channels, and the cluster whose they are."""
+
+    cluster_id: str = ""
+    channels: ChannelSet = field(default_factory=ChannelSet)
+
+    @classmethod
+    def of_json(cls, found: Any) -> ClusterChannels:
+        """Raises ValueError, InvalidChannel."""
+        if not isinstance(found, dict) or not isinstance(cluster_id := found.get("cluster_id"), str):
+            raise ValueError("an object with a cluster_id is wanted")
+        return cls(cluster_id, parse_channel_set(found))
+
+    def is_behind(self, other: ClusterChannels) -> bool:
+        """Whether it is an older state of the same cluster: its node has not read the last changes yet."""
+        return self.cluster_id == other.cluster_id and self.channels.version < other.channels.version
+
+
 class KeptChannels:
     """The last known channels, in the spool's directory."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / FILE
 
-    def load(self) -> ChannelSet:
+    def load(self) -> ClusterChannels:
         """Without a usable file: no channels, version 0, and a line in the log."""
         try:
             content = read_small(self._path, _FILE_BYTES_MAX)
-            return ChannelSet() if content is None else parse_channel_set(json.loads(content))
-        except (OSError, ValueError, InvalidChannel, AttributeError) as error:
+            return ClusterChannels() if content is None else ClusterChannels.of_json(json.loads(content))
+        except (OSError, ValueError, InvalidChannel) as error:
             _log.warning("databus_channels_unusable", file=str(self._path), reason=_reason(error))
-            return ChannelSet()
+            return ClusterChannels()
 
-    def save(self, channels: ChannelSet) -> None:
+    def save(self, known: ClusterChannels) -> None:
+        content = {"cluster_id": known.cluster_id, **channel_set_to_json(known.channels)}
         try:
-            replace_file(self._path, json.dumps(channel_set_to_json(channels)).encode(), is_synced=True)
+            replace_file(self._path, json.dumps(content).encode(), is_synced=True)
         except OSError as error:
             _log.warning("databus_channels_not_kept", file=str(self._path), reason=_reason(error))
 
@@ -60,14 +81,14 @@ class ChannelUpdates:
         urls: Sequence[str],
         login: RestLogin,
         agent_id: str,
-        version: int,
-        on_change: Callable[[ChannelSet], None],
+        known: ClusterChannels,
+        on_change: Callable[[ClusterChannels], None],
         *,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """Raises LoginUnusable. `version`: of the channels that are in use."""
+        """Raises LoginUnusable. `known`: the channels that are in use."""
         self.trouble = "not asked yet"
-        self.version = version
+        self.known = known
         self._agent_id, self._on_change = agent_id, on_change
         timeout = httpx.Timeout(_CONNECT_S, read=WAIT_MS / 1_000 + 10)
         self._clients = [RestClient(url, login, timeout=timeout, transport=transport) for url in urls]
@@ -93,7 +114,9 @@ class ChannelUpdates:
                 self._stopping.wait(POLL_PAUSE_S)
                 continue
             if not self.trouble or failures == 0:
-                _log.warning("databus_channels_away", rest=client.url, reason=reason, version=self.version)
+                _log.warning(
+                    "databus_channels_away", rest=client.url, reason=reason, version=self.known.channels.version
+                )
             self.trouble = reason
             failures += 1
             if failures % len(self._clients) == 0:
@@ -101,11 +124,12 @@ class ChannelUpdates:
 
     def _poll(self, client: RestClient) -> str:
         """Why it failed; empty: it did not."""
+        version = self.known.channels.version
         asked = {
-            "after": self.version,
+            "after": version,
             "wait_ms": WAIT_MS if not self.trouble else 0,
             "agent": self._agent_id,
-            "applied": self.version,
+            "applied": version,
         }
         try:
             response = client.request("GET", PATH, params=asked)
@@ -114,14 +138,12 @@ class ChannelUpdates:
         if response.status_code != 200:
             return f"status {response.status_code}{_detail(response)}"
         try:
-            found = response.json()
-            if found.get("version") == self.version or "channels" not in found:
-                return ""
-            channels = parse_channel_set(found)
-        except (ValueError, AttributeError, InvalidChannel) as error:
+            found = ClusterChannels.of_json(response.json())
+        except (ValueError, InvalidChannel) as error:
             return f"the answer is no set of channels: {_reason(error)}"
-        self._on_change(channels)
-        self.version = channels.version
+        if found != self.known and not found.is_behind(self.known):
+            self._on_change(found)
+            self.known = found
         return ""
 
 

@@ -16,7 +16,7 @@ from bmq.channels.channel_set import ChannelSet
 from bmq.databus.intake_record import NewRecord
 from bmq.databus.rules import ChannelCounts, CompiledChannel, LaneKey, Refusal, compiled
 from bmq.databus.socket_frame import Answer, Code, encoded_accepted, encoded_answer
-from bmq.databus.spool.errors import SpoolWriteFailed
+from bmq.databus.spool.errors import SpoolUnusable, SpoolWriteFailed
 from bmq.databus.spool.frame import encoded_frame
 from bmq.databus.spool.frame import record_fields as spooled_fields
 from bmq.databus.spool.spool import Spool, SpoolBudget
@@ -217,7 +217,11 @@ class Intake:
         return Refusal(Code.UNKNOWN_CHANNEL, f"there is no channel {name!r} in version {self.channels.version}")
 
     def _no_room(self, known: CompiledChannel, count: int, length: int) -> Refusal | None:
-        """The rate limit, then the spool's room, which may cost the oldest records."""
+        """The spool's room, which may cost the oldest records, then the rate limit."""
+        try:
+            self._lane_of(known.lane)
+        except SpoolUnusable as error:
+            return Refusal(Code.RETRY, str(error), FULL_RETRY_MS)
         wanted = self._pending_bytes + length + count * (64 + len(known.topic) + len(known.name))
         if not self._budget.has_room(wanted) and not self._made_room(known, wanted):
             if known.channel.spool_full is SpoolFull.DROP_NEWEST:

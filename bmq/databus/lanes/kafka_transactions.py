@@ -77,11 +77,11 @@ class KafkaTransactions:
         self._group: Any = None
         self._errors = _Errors()
 
-    def start(self) -> int:
+    def start(self, batch_bytes: int) -> int:
         self.close()
         self._errors = _Errors()
         try:
-            self._producer = Producer(self._producer_config())
+            self._producer = Producer(self._producer_config(batch_bytes))
             self._producer.init_transactions(CALL_S)
             return self._kept_position()
         except KafkaException as error:
@@ -124,12 +124,12 @@ class KafkaTransactions:
 
     # --- parts
 
-    def _producer_config(self) -> dict[str, Any]:
+    def _producer_config(self, batch_bytes: int) -> dict[str, Any]:
         config = self._config
         return {
             # Backlogs and records of many processes: few large requests, not short waits.
             "linger.ms": 50,
-            "batch.size": 1 << 20,
+            "batch.size": batch_bytes,
             "queue.buffering.max.messages": 1_000_000,
             "queue.buffering.max.kbytes": 1 << 17,
             "partitioner": "murmur2_random",

@@ -29,7 +29,10 @@ BACKOFF_S_MAX: Final = 3.0
 
 @dataclass(slots=True)
 class LaneLimits:
-    """Of one transaction. Read anew for each, so they may change. `linger_s`: it waits this long for more records."""
+    """Of one transaction. Read anew for each, so they may change. `linger_s`: it waits this long for more records.
+
+    `batch_bytes`: of the largest batch in it.
+    """
 
     linger_s: float = 0.1
     batch_bytes: int = 1 << 20
@@ -146,8 +149,9 @@ class Lane:
         self._reader.close()
 
     def _produce_on(self) -> None:
-        """From the kept position on, until stopped. Raises SendFailed, TopicsRefused, SpoolWriteFailed, OSError."""
-        position = max(self._transactions.start(), self.spool.position)
+        """From the kept position on, until stopped or changed. Raises SendFailed, TopicsRefused, SpoolWriteFailed, OSError."""
+        batch_bytes = self.limits.batch_bytes
+        position = max(self._transactions.start(batch_bytes), self.spool.position)
         self.spool.release(position)
         self._reader.seek(position)
         if self.trouble:
@@ -165,6 +169,8 @@ class Lane:
             self._busy = (self._busy[0], position)
             self._commit(records, position)
             self._busy = (position, position)
+            if batch_bytes != self.limits.batch_bytes:
+                return  # to a producer with the new size
 
     def _commit(self, records: Sequence[SpooledRecord], position: int) -> None:
         sent = self._refusals.to_send(records)
@@ -190,8 +196,7 @@ class Lane:
             self._changed.wait_for(lambda: self._is_stopping or self.spool.last >= following)
             self._is_idle = False
             if not self._is_stopping and not self._is_urgent:
-                wanted = self.limits.batch_bytes
-                self._wake_bytes = self.spool.appended_bytes + wanted
+                self._wake_bytes = self.spool.appended_bytes + self.limits.transaction_bytes
                 if self.spool.bytes_used < self._backlog_bytes:
                     self._changed.wait_for(
                         lambda: self._is_stopping or self._is_urgent or self.spool.appended_bytes >= self._wake_bytes,

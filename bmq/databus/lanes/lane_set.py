@@ -131,7 +131,7 @@ class LaneSet:
         channels = [one for one in self._channels.channels.values() if lane_key_of(one) == key]
         if channels:
             lane.limits.linger_s = max(LINGER_MS_MIN, min(one.linger_ms for one in channels)) / 1_000
-            lane.limits.batch_bytes = max(one.batch_bytes for one in channels)
+            lane.limits.batch_bytes = min(one.batch_bytes for one in channels)
 
     def _on_topic(self, topic: str, why: str) -> None:
         if not why:

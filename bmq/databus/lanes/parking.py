@@ -28,7 +28,7 @@ REFUSED: Final = "refused"
 
 
 class RefusedRecords:
-    """Of one parked topic: the lane sends records one by one until the refused one is found, and keeps that one."""
+    """Of one parked topic: the lane sends fewer and fewer records until the refused one is found, and keeps that one."""
 
     def __init__(self, topic: str, spool: Spool, limits: LaneLimits, on_topic: Callable[[str, str], None]) -> None:
         self.spool = spool
@@ -46,7 +46,7 @@ class RefusedRecords:
             self._on_topic(self._topic, refusal.sentence)
             return RETRY_S
         if len(records) > 1:
-            self.limits.transaction_records = 1
+            self.limits.transaction_records = len(records) // 2
             return 0.0
         _log.error("databus_record_refused", topic=self._topic, number=records[0].number, reason=refusal.sentence)
         _append(self.spool, records)
@@ -54,7 +54,7 @@ class RefusedRecords:
         return 0.0
 
     def committed(self, position: int) -> None:
-        self.limits.transaction_records = self._records_max
+        self.limits.transaction_records = min(2 * self.limits.transaction_records, self._records_max)
         self._on_topic(self._topic, "")
 
 

@@ -33,9 +33,9 @@ class TopicsRefused(BmqError):
 class Transactions(Protocol):
     """Of one transactional id. One thread calls it."""
 
-    def start(self) -> int:
+    def start(self, batch_bytes: int) -> int:
         """End what a former process left open, and shut it out. Returns the kept position: records below it are
-        committed; 0: none is kept. Raises SendFailed."""
+        committed; 0: none is kept. `batch_bytes`: of the largest batch. Raises SendFailed."""
         ...
 
     def commit(self, records: Sequence[SpooledRecord], position: int) -> None:
