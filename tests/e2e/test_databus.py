@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections import Counter
@@ -15,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from testing.processes import eventually
+from testing.processes import REPOSITORY, eventually
 from testing.servers import BmqServer, bmq_command
 from tests.e2e.conftest import create_topic
 from tests.support.databus_agents import AgentProcess, Application
@@ -163,7 +164,7 @@ def test_a_change_of_a_channel_counts_at_once_and_loses_nothing(node: BmqServer,
         ],
         capture_output=True, timeout=60, check=True,
     )  # fmt: skip
-    assert shown.stdout.split() == [value for value in others[-2:]]
+    assert shown.stdout.split() == others[-2:]
 
 
 @pytest.mark.clients
@@ -188,3 +189,30 @@ def test_records_of_a_deleted_topic_wait_and_those_of_others_go_on(node: BmqServ
     create_topic(node, "gone", 1)
     eventually(lambda: b"waits" in landed(node, "gone", 1), 90, "the record lands once its topic is there")
     assert Counter(landed(node, "gone", 1))[b"waits"] == 1
+
+
+@pytest.mark.clients
+def test_the_clients_of_the_documentation(node: BmqServer, agent: AgentProcess, tmp_path: Path) -> None:
+    create_topic(node, TOPIC, PARTITIONS)
+    version = put_channel(node)
+    agent.start()
+    wait_for_version(agent, version)
+    program = tmp_path / "client"
+    docs = REPOSITORY / "docs"
+    subprocess.run(
+        ["cc", "-Wall", "-Wextra", "-Werror", "-O1", "-o", str(program), str(docs / "databus_client.c")], check=True
+    )
+    for client, name in (([sys.executable, str(docs / "databus_client.py")], b"py"), ([str(program)], b"c")):
+        lines = b"".join(b"%s-%d\n" % (name, number) for number in range(20))
+        ran = subprocess.run(
+            [*client, str(agent.socket), CHANNEL], input=lines, capture_output=True, timeout=60, check=True
+        )
+        assert [line.split()[0] for line in ran.stdout.splitlines()] == [b"0"] * 20
+        ran = subprocess.run(
+            [*client, str(agent.socket), "none"], input=b"x\n", capture_output=True, timeout=60, check=True
+        )
+        assert ran.stdout.startswith(b"20 ")
+        assert b"there is no channel 'none'" in ran.stdout
+    agent.wait_until_empty(60)
+    wanted = [b"%s-%d" % (name, number) for name in (b"py", b"c") for number in range(20)]
+    assert sorted(landed(node)) == sorted(wanted)

@@ -135,7 +135,7 @@ class FakeTransactions:
         self._cluster, self._name = cluster, name
         self._is_open = False
 
-    def start(self) -> int:
+    def start(self, batch_bytes: int) -> int:
         if self._cluster.is_away:
             raise SendFailed("the cluster is away")
         self._is_open = True

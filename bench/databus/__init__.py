@@ -1,0 +1,1 @@
+"""The Databus agent beside a producer in each process."""

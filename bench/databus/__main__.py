@@ -1,0 +1,160 @@
+"""The Databus agent beside a producer in each process: `python -m bench.databus [--connections N] [--seconds S]`.
+
+One bmq server with the embedded store. Rows: requests that the server got for the same records per second, hand-over
+latencies with the server up and killed, and processor time. The producers are fewer, and their requests and processor time are
+multiplied: librdkafka's have three threads each. Prints JSON, and writes .cache/bench-rough/databus.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from bench.measure import cpu_seconds
+from bench.runner import ROUGH_RESULTS
+from testing.processes import REPOSITORY, ManagedProcess, eventually
+from testing.servers import BmqServer, bmq_command
+
+DATA: Final = REPOSITORY / ".cache" / "bench-databus"
+TOPIC: Final = "databus"
+PARTITIONS: Final = 6
+RECORD_BYTES: Final = 200
+RATE: Final = 10.0
+"""Records per second of each application."""
+CHANNEL: Final = "bench"
+WARM_S: Final = 3.0
+BOUNDS: Final = {"requests_ratio": 0.02, "cpu_ratio": 0.25, "p99_up_ms": 2.0, "p99_away_ms": 2.0}
+_REQUESTS: Final = re.compile(r"^bmq_requests_total\{[^}]*\} (\S+)$", re.MULTILINE)
+_READY: Final = r"^bmq databus ready agent=\S+ socket=(\S+) http=(\S+)$"
+
+
+class Cost:
+    """Requests that the server answered, and processor seconds, between two looks."""
+
+    def __init__(self, server: BmqServer, agent: ManagedProcess | None = None) -> None:
+        self._server, self._agent = server, agent
+        self._before = self._look()
+
+    def since(self) -> dict[str, float]:
+        requests, server_s, agent_s = (now - before for now, before in zip(self._look(), self._before, strict=True))
+        return {"requests": requests, "server_cpu_s": round(server_s, 2), "agent_cpu_s": round(agent_s, 2)}
+
+    def _look(self) -> tuple[float, float, float]:
+        requests = sum(map(float, _REQUESTS.findall(self._server.metrics())))
+        agent_s = cpu_seconds(self._agent.pid) if self._agent is not None else 0.0
+        return requests, cpu_seconds(self._server.pid), agent_s
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--connections", type=int, default=1_000)
+    parser.add_argument("--producers", type=int, default=100)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    chosen = parser.parse_args()
+    shutil.rmtree(DATA, ignore_errors=True)
+    DATA.mkdir(parents=True)
+    server = BmqServer(DATA / "server")
+    agent: ManagedProcess | None = None
+    try:
+        server.start()
+        admin = AdminClient({"bootstrap.servers": server.bootstrap})
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
+        _put_channel(server)
+        agent, path = _start_agent(server)
+        found = _measure(server, agent, path, chosen)
+    finally:
+        for one in (agent, server.process):
+            if one is not None and one.is_running:
+                one.kill()
+    found["figures"] = figures(found, chosen.connections, chosen.producers)
+    found["bounds"] = BOUNDS
+    text = json.dumps(found, indent=1)
+    ROUGH_RESULTS.mkdir(parents=True, exist_ok=True)
+    (ROUGH_RESULTS / "databus.json").write_text(text)
+    print(text)
+
+
+def figures(found: Mapping[str, Any], connections: int, producers: int) -> dict[str, float]:
+    """Ratios for the same number of records per second."""
+    agent, rival = found["agent"], found["producers"]
+    scale = connections / producers
+
+    def per_s(one: Mapping[str, Any], *names: str) -> float:
+        total: float = sum(one[name] for name in names) / one["seconds"]
+        return total
+
+    cpu = ("server_cpu_s", "agent_cpu_s", "load_cpu_s")
+    return {
+        "requests_ratio": per_s(agent, "requests") / (scale * per_s(rival, "requests")),
+        "cpu_ratio": per_s(agent, *cpu[:2]) / (scale * per_s(rival, "server_cpu_s", "load_cpu_s")),
+        "p99_up_ms": agent["p99_ms"],
+        "p99_away_ms": found["agent_away"]["p99_ms"],
+    }
+
+
+def _measure(server: BmqServer, agent: ManagedProcess, path: str, chosen: argparse.Namespace) -> dict[str, Any]:
+    by_agent = {"by": "agent", "path": path, "channel": CHANNEL, "connections": chosen.connections, "rate": RATE}
+    by_agent["record_bytes"] = RECORD_BYTES
+    _load({**by_agent, "seconds": WARM_S})
+    cost = Cost(server, agent)
+    up = _load({**by_agent, "seconds": chosen.seconds})
+    up |= cost.since()
+    by_producers = {"by": "producers", "bootstrap": server.bootstrap, "topic": TOPIC, "producers": chosen.producers}
+    by_producers |= {"rate": RATE, "record_bytes": RECORD_BYTES}
+    cost = Cost(server)
+    rival = _load({**by_producers, "seconds": chosen.seconds})
+    rival |= cost.since()
+    server.kill()
+    away = _load({**by_agent, "seconds": chosen.seconds})
+    return {"agent": up, "producers": rival, "agent_away": away}
+
+
+def _load(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    import resource
+
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, "-m", "bench.databus.load", json.dumps(arguments)]
+    done = subprocess.run(command, capture_output=True, check=True, cwd=REPOSITORY)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    found: dict[str, Any] = json.loads(done.stdout)
+    found["load_cpu_s"] = round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 2)
+    return found
+
+
+def _put_channel(server: BmqServer) -> None:
+    body = json.dumps({"name": CHANNEL, "topic": TOPIC, "linger_ms": 500}).encode()
+    url = f"http://127.0.0.1:{server.rest_port}/v1/channels/{CHANNEL}"
+    urllib.request.urlopen(
+        urllib.request.Request(url, body, {"Content-Type": "application/json"}, method="PUT"), timeout=30
+    ).close()
+
+
+def _start_agent(server: BmqServer) -> tuple[ManagedProcess, str]:
+    path = DATA / "s"
+    arguments = [bmq_command(), "databus", "run", "--agent-id", "bench", "--bootstrap", server.bootstrap]
+    arguments += ["--rest", f"http://127.0.0.1:{server.rest_port}", "--spool", str(DATA / "spool")]
+    arguments += ["--socket", str(path), "--http", "127.0.0.1:0"]
+    agent = ManagedProcess("databus", arguments, Path(DATA / "agent.log"))
+    agent.start()
+    http = agent.wait_for_line(_READY, 60)[2]
+
+    def knows() -> bool:
+        with urllib.request.urlopen(f"http://{http}/v1/status", timeout=10) as response:
+            return CHANNEL in json.load(response)["channels"]
+
+    eventually(knows, 30, "the agent knows the channel")
+    return agent, str(path)
+
+
+if __name__ == "__main__":
+    main()

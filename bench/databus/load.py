@@ -1,0 +1,131 @@
+"""Many applications at one rate, in one process: by the agent's socket, or each with a producer of librdkafka.
+
+Both are open loops: records are due at fixed times, whether earlier ones are answered or not. A latency is the time from the
+write of a record's frame to its answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import struct
+import sys
+import time
+from typing import Any, Final
+
+import uvloop
+from confluent_kafka import Producer
+
+from bmq.databus.record_fields import NO_HEADERS
+from bmq.databus.socket_frame import Request, encoded_request
+
+CONNECTS_AT_ONCE: Final = 100
+_HEAD: Final = struct.Struct(">IBBI")
+
+
+class _Application(asyncio.Protocol):
+    """One connection. `latencies_s`: of answers; `codes`: how many of each code."""
+
+    def __init__(self, latencies_s: list[float], codes: dict[int, int]) -> None:
+        self._latencies_s, self._codes = latencies_s, codes
+        self._sent_s: dict[int, float] = {}
+        self._rest = b""
+        self._transport: Any = None
+        self._number = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def hand_over(self, channel: bytes, value: bytes) -> None:
+        self._number += 1
+        frame = encoded_request(Request(self._number, -1, channel, None, value, NO_HEADERS))
+        self._sent_s[self._number] = time.perf_counter()
+        self._transport.write(frame)
+
+    def data_received(self, data: bytes) -> None:
+        now_s = time.perf_counter()
+        data = self._rest + data
+        offset = 0
+        while offset + _HEAD.size <= len(data):
+            length, _, code, number = _HEAD.unpack_from(data, offset)
+            if offset + 4 + length > len(data):
+                break
+            self._latencies_s.append(now_s - self._sent_s.pop(number))
+            self._codes[code] = self._codes.get(code, 0) + 1
+            offset += 4 + length
+        self._rest = data[offset:]
+
+
+async def by_agent(
+    path: str, channel: str, connections: int, rate: float, seconds: float, record_bytes: int
+) -> dict[str, Any]:
+    """`rate`: records per second of each connection."""
+    loop = asyncio.get_running_loop()
+    latencies_s: list[float] = []
+    codes: dict[int, int] = {}
+    applications: list[_Application] = []
+    while len(applications) < connections:
+        made = [
+            loop.create_unix_connection(lambda: _Application(latencies_s, codes), path)
+            for _ in range(min(CONNECTS_AT_ONCE, connections - len(applications)))
+        ]
+        applications += [protocol for _, protocol in await asyncio.gather(*made)]
+    value = os.urandom(record_bytes)
+    name = channel.encode()
+    sent = 0
+    began_s = loop.time()
+    wanted = round(connections * rate * seconds)
+    while sent < wanted:
+        due = min(wanted, int((loop.time() - began_s) * connections * rate))
+        for number in range(sent, due):
+            applications[number % connections].hand_over(name, value)
+        sent = max(sent, due)
+        await asyncio.sleep(0.001)
+    until_s = loop.time() + 10
+    while len(latencies_s) < sent and loop.time() < until_s:  # noqa: ASYNC110  # an event would cost each answer
+        await asyncio.sleep(0.01)
+    latencies_s.sort()
+    return {
+        "sent": sent,
+        "answered": len(latencies_s),
+        "seconds": loop.time() - began_s,
+        "codes": codes,
+        "p50_ms": 1_000 * latencies_s[len(latencies_s) // 2],
+        "p99_ms": 1_000 * latencies_s[len(latencies_s) * 99 // 100],
+    }
+
+
+def by_producers(
+    bootstrap: str, topic: str, producers: int, rate: float, seconds: float, record_bytes: int
+) -> dict[str, Any]:
+    """Idempotent producers with librdkafka's defaults."""
+    made = [
+        Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0}) for _ in range(producers)
+    ]
+    value = os.urandom(record_bytes)
+    sent = 0
+    began_s = time.monotonic()
+    wanted = round(producers * rate * seconds)
+    while sent < wanted:
+        due = min(wanted, int((time.monotonic() - began_s) * producers * rate))
+        for number in range(sent, due):
+            made[number % producers].produce(topic, value)
+        sent = max(sent, due)
+        time.sleep(0.001)
+    left = sum(one.flush(10) for one in made)
+    return {"sent": sent, "answered": sent - left, "seconds": time.monotonic() - began_s}
+
+
+def main() -> None:
+    """`python -m bench.databus.load JSON`: the arguments of one of the functions above, and `by`."""
+    given = json.loads(sys.argv[1])
+    by = given.pop("by")
+    found = uvloop.run(by_agent(**given)) if by == "agent" else by_producers(**given)
+    sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.flush()
+    os._exit(0)  # hundreds of producers end slowly, one after the other
+
+
+if __name__ == "__main__":
+    main()
