@@ -1,4 +1,4 @@
-"""What is made while the package is built: messages of bmq/hdfs/proto, and the kernel of bmq/records/native.
+"""What is made while the package is built: messages of .proto files, and the kernel of bmq/records/native.
 
 Everything else about the package is in pyproject.toml.
 """
@@ -19,7 +19,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
-PROTO_DIRECTORY = ROOT / "bmq" / "hdfs" / "proto"
+PROTO_DIRECTORIES = (ROOT / "bmq" / "hdfs" / "proto", ROOT / "bmq" / "gateway" / "v1")
 KERNEL_DIRECTORY = ROOT / "bmq" / "records" / "native"
 KERNEL = KERNEL_DIRECTORY / "libbmqkernel.so"
 KERNEL_CHECKSUM = KERNEL_DIRECTORY / "libbmqkernel.so.sha256"
@@ -65,9 +65,10 @@ class BuildWithGenerated(build_py):
     def run(self) -> None:
         from grpc_tools import protoc
 
-        files = [str(path.relative_to(ROOT)) for path in sorted(PROTO_DIRECTORY.glob("*.proto"))]
+        found = [path for directory in PROTO_DIRECTORIES for path in sorted(directory.glob("*.proto"))]
+        files = [str(path.relative_to(ROOT)) for path in found]
         if protoc.main(["protoc", f"--proto_path={ROOT}", f"--python_out={ROOT}", f"--pyi_out={ROOT}", *files]) != 0:
-            raise SystemExit("the .proto files of bmq/hdfs/proto could not be compiled")
+            raise SystemExit("the .proto files of bmq could not be compiled")
         build_kernel()
         super().run()
 

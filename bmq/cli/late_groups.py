@@ -24,6 +24,7 @@ LATE_GROUPS: Final = {
     "table": ("bmq.cli.table", "table_app"),
     "databus": ("bmq.cli.databus", "databus_app"),
     "dev": ("bmq.cli.dev", "dev_app"),
+    "gateway": ("bmq.cli.gateway", "gateway_app"),
     "spark": ("bmq.cli.spark", "spark_app"),
 }
 """Module and variable of each group."""

@@ -20,7 +20,7 @@ except KeyboardInterrupt:
 _OUTPUT_ENDS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EPIPE})
 """A full disk, a limit, or a reader that has gone."""
 
-_SERVERS = frozenset({"standalone", "node"})
+_SERVERS = frozenset({"standalone", "node", "gateway"})
 """Commands that end in order on SIGTERM and SIGINT, with exit code 0."""
 
 _INTERRUPTED = 130

@@ -14,11 +14,13 @@ from bmq.security.internode import why_no_node
 @dataclass(frozen=True, slots=True)
 class LinkTls:
     """`context`: with this node's certificate, and the authorities of other nodes. `falls_back`: connect in plaintext where TLS
-    fails, for the time in which a cluster changes to it.
+    fails, for the time in which a cluster changes to it. `needs_node`: the peer has to prove that it is a node; False for a
+    listener of clients, of which the context alone decides.
     """
 
     context: ssl.SSLContext
     falls_back: bool = False
+    needs_node: bool = True
 
 
 class NotEncrypted(Exception):
@@ -38,7 +40,7 @@ async def connect(
         raise NotEncrypted(node_dial_failure(error.reason, getattr(error, "verify_message", ""))) from None
     except (ConnectionResetError, ConnectionAbortedError):
         raise NotEncrypted(_ENDED) from None
-    if why := why_no_node(transport.get_extra_info("peercert"), allows_plaintext=False):
+    if tls.needs_node and (why := why_no_node(transport.get_extra_info("peercert"), allows_plaintext=False)):
         transport.abort()
         raise NotEncrypted(why)
 

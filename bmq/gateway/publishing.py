@@ -1,0 +1,102 @@
+"""Writes the records of requests by one user's producer, which all the user's calls share: large batches for the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any, Final
+
+from confluent_kafka import KafkaException, Producer
+
+from bmq.gateway.cluster_config import producer_config
+from bmq.gateway.failure import GatewayFailed
+from bmq.gateway.known_topics import KnownTopics
+from bmq.gateway.principal import Principal
+from bmq.gateway.publish_requests import Outcome
+from bmq.gateway.received import failure_of
+from bmq.gateway.v1 import gateway_pb2
+
+_POLL_S: Final = 0.002
+
+
+class Publishing:
+    """One producer. The event loop takes its reports while some are missing."""
+
+    def __init__(self, principal: Principal) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._topics = principal.part(KnownTopics)
+        self._producer = Producer({**principal.config, **producer_config(principal.settings)})
+        self._polling: asyncio.TimerHandle | None = None
+
+    async def begin(self, request: gateway_pb2.PublishRequest) -> asyncio.Future[Outcome]:
+        """Hand all records of a checked request to the producer, in order; the future tells what became of them.
+
+        Raises GatewayFailed before anything is written. Calls after each other keep their order. A call that is cancelled
+        leaves its records with the producer: they are written.
+        """
+        count = await self._topics.partition_count(request.topic)
+        high = max(record.partition for record in request.records)
+        if high >= count:
+            self._topics.forget(request.topic)
+            raise GatewayFailed("NOT_FOUND", f"topic {request.topic!r} has {count} partitions, not partition {high}")
+        done: asyncio.Future[Outcome] = self._loop.create_future()
+        self._produce(request, Outcome(len(request.records)), done)
+        if self._polling is None:
+            self._polling = self._loop.call_later(_POLL_S, self._poll)
+        return done
+
+    def _produce(self, request: gateway_pb2.PublishRequest, outcome: Outcome, done: asyncio.Future[Outcome]) -> None:
+        produce, topic = self._producer.produce, request.topic
+        report = partial(self._report, outcome, done)
+        for index, record in enumerate(request.records):
+            more: dict[str, Any] = {}
+            if record.headers:
+                more["headers"] = [(one.name, one.value if one.HasField("value") else None) for one in record.headers]
+            if record.HasField("partition"):
+                more["partition"] = record.partition
+            if record.HasField("timestamp_ms"):
+                more["timestamp"] = record.timestamp_ms
+            try:
+                produce(
+                    topic,
+                    record.value if record.HasField("value") else None,
+                    record.key if record.HasField("key") else None,
+                    on_delivery=partial(report, index),
+                    **more,
+                )
+            except BufferError:
+                self._fail(
+                    outcome, done, index, GatewayFailed("RESOURCE_EXHAUSTED", "the producer is full; send it again")
+                )
+            except KafkaException as error:
+                self._fail(outcome, done, index, failure_of(error.args[0], "the record is refused"))
+            except (TypeError, ValueError) as error:
+                self._fail(outcome, done, index, GatewayFailed("INVALID_ARGUMENT", f"the record is refused: {error}"))
+
+    def _report(self, outcome: Outcome, done: asyncio.Future[Outcome], index: int, error: Any, message: Any) -> None:
+        """Called by `poll`."""
+        if error is not None:
+            self._fail(outcome, done, index, failure_of(error, "the record is not written"))
+        elif outcome.written(index, message.partition(), message.offset()):
+            _resolve(done, outcome)
+
+    def _fail(self, outcome: Outcome, done: asyncio.Future[Outcome], index: int, failure: GatewayFailed) -> None:
+        if outcome.failed(index, failure):
+            _resolve(done, outcome)
+
+    def _poll(self) -> None:
+        self._producer.poll(0)
+        self._polling = self._loop.call_later(_POLL_S, self._poll) if len(self._producer) else None
+
+    async def close(self) -> None:
+        """Wait until what was accepted is written, within the time that records have for it."""
+        while len(self._producer):
+            self._producer.poll(0)
+            await asyncio.sleep(_POLL_S)
+        if self._polling is not None:
+            self._polling.cancel()
+
+
+def _resolve(done: asyncio.Future[Outcome], outcome: Outcome) -> None:
+    if not done.done():
+        done.set_result(outcome)
