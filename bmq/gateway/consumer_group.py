@@ -42,6 +42,8 @@ class ConsumerGroup:
 
     def __init__(self, principal: Principal, subscription: Subscription) -> None:
         self.subscription = subscription
+        self.opened = asyncio.Event()
+        """The group has given this gateway its partitions, if any are left, or has said why not."""
         self._loop = asyncio.get_running_loop()
         self._settings = principal.settings
         self._streams: deque[Subscriber] = deque()
@@ -60,7 +62,10 @@ class ConsumerGroup:
         self._begun = asyncio.ensure_future(
             self._thread.order(
                 lambda consumer: consumer.subscribe(
-                    list(subscription.topics), on_assign=_nothing, on_revoke=self._on_revoke, on_lost=self._on_lost
+                    list(subscription.topics),
+                    on_assign=self._on_assign,
+                    on_revoke=self._on_revoke,
+                    on_lost=self._on_lost,
                 )
             )
         )
@@ -173,6 +178,7 @@ class ConsumerGroup:
         self._go_on(has_come=True)
 
     def _fail(self, failure: GatewayFailed) -> None:
+        self.opened.set()
         for subscriber in tuple(self._streams):
             subscriber.fail(failure)
 
@@ -231,6 +237,14 @@ class ConsumerGroup:
             for place, offset in offsets.items():
                 trackers[place].committed(offset)
 
+    def _on_assign(self, _consumer: Any, _partitions: Sequence[Any]) -> None:
+        """Called by the consumer's thread. The assignment itself is the library's."""
+        self._on_loop(self._opened)
+
+    def _opened(self) -> Mapping[Place, int]:
+        self.opened.set()
+        return {}
+
     def _on_revoke(self, consumer: Any, partitions: Sequence[Any]) -> None:
         """Called by the consumer's thread: commit what is settled before another member gets the partitions."""
         offsets = self._on_loop(lambda: self._forget([(one.topic, one.partition) for one in partitions]))
@@ -277,7 +291,3 @@ def _resume_all(consumer: Any) -> None:
 
 def _commit(offsets: Mapping[Place, int], consumer: Any) -> None:
     consumer.commit(offsets=[TopicPartition(*place, offset) for place, offset in offsets.items()], asynchronous=False)
-
-
-def _nothing(_consumer: Any, _partitions: Sequence[Any]) -> None:
-    """Assignments are the library's."""

@@ -92,12 +92,13 @@ class ConsumerThread:
 
     def _polled(self) -> Sequence[Any]:
         try:
-            return self._consumer.consume(_MESSAGES_MAX, timeout=_POLL_S)
+            messages: Sequence[Any] = self._consumer.consume(_MESSAGES_MAX, timeout=_POLL_S)
         except KafkaException as error:
             return [_Failed(error.args[0])]
         except RuntimeError:  # closed while the process ends
             self._is_ending.set()
             return []
+        return messages
 
     def _deliver(self, messages: Sequence[Any]) -> None:
         if not self._is_paced:

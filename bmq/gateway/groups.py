@@ -39,7 +39,16 @@ class Groups:
             else:
                 _require_same(group.subscription, subscription)
             group.join(subscriber)
-        return GroupSource(self, name, group, subscriber)
+        source = GroupSource(self, name, group, subscriber)
+        try:
+            async with asyncio.timeout(self._principal.settings.start_wait_max_ms / 1000):
+                await group.opened.wait()
+        except TimeoutError:
+            return source  # it has no partition yet; records come when it has
+        except BaseException:
+            await source.close()
+            raise
+        return source
 
     async def leave(self, name: str, group: Group, subscriber: Subscriber) -> None:
         """The last stream of a group ends the membership."""

@@ -30,6 +30,8 @@ class ShareGroup:
 
     def __init__(self, principal: Principal, subscription: Subscription) -> None:
         self.subscription = subscription
+        self.opened = asyncio.Event()
+        """The cluster has said where the group begins, if any stream has credit, or why it does not."""
         self._settings = principal.settings
         self._loop = asyncio.get_running_loop()
         self._links = KafkaLinks(principal.settings, principal.credentials)
@@ -67,6 +69,7 @@ class ShareGroup:
     def arrived(self, reserved: int, records: Sequence[HeldRecord], lock_ms: int) -> None:
         """Of Demand."""
         self._reserved -= reserved
+        self.opened.set()
         until_s = self._loop.time() + lock_ms / 1000
         for record in records:
             if self.subscription.takes(record):
@@ -178,8 +181,11 @@ class ShareGroup:
                 self._leader_of[place] = node
         for node, session in self._sessions.items():
             session.assign(by_leader.get(node, frozenset()))
+        if by_leader and not any(one.wanted for one in self._streams):
+            self.opened.set()
 
     def _fail(self, failure: GatewayFailed) -> None:
+        self.opened.set()
         for subscriber in tuple(self._streams):
             subscriber.fail(failure)
 

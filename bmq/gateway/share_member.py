@@ -21,6 +21,8 @@ from bmq.protocol.messages.share_group_heartbeat_request import ShareGroupHeartb
 GROUP_KEY: Final = 0
 LEAVING: Final = -1
 RETRY_S: Final = 0.25
+FIRST_ASSIGNMENT_S: Final = 0.2
+"""Between heartbeats while the coordinator has assigned nothing yet: it does so a moment after the first one."""
 REFRESH_S: Final = 0.1
 _REJOIN: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 _PASSING: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED"})
@@ -127,7 +129,8 @@ class ShareMember:
                     (one.topic_id, index) for one in answer.assignment.topic_partitions for index in one.partitions
                 )
             )
-        return max(0.1, answer.heartbeat_interval_ms / 1000)
+        interval_s: float = max(0.1, answer.heartbeat_interval_ms / 1000)
+        return interval_s if self._assigned else min(interval_s, FIRST_ASSIGNMENT_S)
 
     async def _beat(self, epoch: int) -> Any:
         if self._coordinator is None:
