@@ -8,22 +8,10 @@ from uuid import UUID
 
 from bmq.controller.decision import Decision
 from bmq.controller.moves import Move
+from bmq.metadata.history import StateChange
 from bmq.metadata.image import MetadataImage
 
 R = TypeVar("R")
-
-
-class StateChange(Protocol):
-    """A former or present owner of a partition, since `timestamp_ms`, and the reason."""
-
-    @property
-    def timestamp_ms(self) -> int: ...
-    @property
-    def leader(self) -> int: ...
-    @property
-    def leader_epoch(self) -> int: ...
-    @property
-    def reason(self) -> str: ...
 
 
 class StateChanges(Protocol):

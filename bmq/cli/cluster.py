@@ -20,6 +20,7 @@ from bmq.cli.cluster_output import (
     owner_text,
     print_plan,
     print_steps,
+    print_terms,
     quoted,
     rate_text,
     state_text,
@@ -229,14 +230,25 @@ def segments(
 @cluster_app.command("history")
 @with_login
 def history(
+    of_topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Only this topic")] = None,
+    of_number: Annotated[
+        int | None, typer.Argument(metavar="[N]", min=0, help="Only this partition, with the times without an owner")
+    ] = None,
     topic: Annotated[str | None, typer.Option(metavar="NAME", help="Only this topic")] = None,
     number: Annotated[int | None, typer.Option("--partition", metavar="N", min=0, help="Only this partition")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1_000, help="Largest number of entries")] = 50,
     rest: Rest = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """The owners of each partition over time, with the reasons; newest first."""
+    """The owners of partitions over time, with the reasons; newest first."""
+    if of_topic is not None and (topic is not None or number is not None):
+        raise typer.BadParameter("name the topic once: TOPIC and N, or --topic and --partition")
     with ClusterClient(rest) as client:
+        if of_topic is not None and of_number is not None:
+            terms = client.get(f"/v1/topics/{quoted(of_topic)}/partitions/{of_number}/history")
+            print_json(terms) if as_json else print_terms(terms, limit)
+            return
+        topic = topic or of_topic
         found = client.get("/v1/history", topic=topic, partition=number, limit=limit)
     if as_json:
         print_json(found)

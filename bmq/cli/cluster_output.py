@@ -93,6 +93,32 @@ def history_table(changes: Sequence[Any], *, has_partition: bool) -> Table:
     return table
 
 
+def print_terms(found: Any, shown_max: int) -> None:
+    """A partition's owners over time, newest first."""
+    head = Table(box=None, pad_edge=False, show_header=False)
+    add_row(head, "partition", f"{found['topic']}-{found['partition']}")
+    add_row(head, "owner", owner_text(found["owner"]))
+    add_row(head, "without an owner", span_text(found["without_owner_ms"]))
+    if found["earlier_epochs"]:
+        add_row(head, "earlier epochs", f"{found['earlier_epochs']}, not kept")
+    print_table(head)
+    sys.stdout.write("\n")
+    table = Table("since", "owner", "epoch", "lasted", "nobody before", "because", box=None, pad_edge=False)
+    for term in found["terms"][:shown_max]:
+        add_row(
+            table,
+            "-" if term["since"] is None else when_text(term["since"]),
+            owner_text(term["leader"]),
+            str(term["leader_epoch"]),
+            "-" if term["lasted_ms"] is None else span_text(term["lasted_ms"]),
+            span_text(term["without_owner_ms"]) if term["without_owner_ms"] else "",
+            term["reason"],
+        )
+    print_table(table)
+    if len(found["terms"]) > shown_max:
+        sys.stderr.write(f"there are more than these {shown_max}; see --limit\n")
+
+
 def state_text(task: Any) -> str:
     done = f"{task['progress']:.0%} done"
     text = f"task {task['id']} ({task['kind']} {task['subject']}) {task['state']}, {done}"
@@ -111,6 +137,11 @@ def duration_text(seconds: int) -> str:
         if seconds >= size_s:
             return f"{seconds // size_s} {unit}"
     return f"{seconds} s"
+
+
+def span_text(span_ms: int) -> str:
+    """Below a minute in seconds with milliseconds, else as `duration_text`."""
+    return f"{span_ms / 1_000:.3f} s" if span_ms < 60_000 else duration_text(span_ms // 1_000)
 
 
 def owner_text(node_id: int) -> str:

@@ -15,7 +15,7 @@ from uuid import UUID
 from bmq.protocol.errors import MalformedMessage
 from bmq.protocol.metadata_records import StateChangesRecord
 
-CHANGES_PER_PARTITION_MAX: Final = 20
+CHANGES_PER_PARTITION_MAX: Final = 64
 CHANGES_MAX: Final = 100_000
 _CHANGES_PER_RECORD_MAX: Final = 10_000
 _KEPT_SHARE: Final = 0.75

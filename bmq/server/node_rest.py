@@ -58,6 +58,7 @@ class NodeRest:
             history=self._history,
             loads=self._loads,
             high_watermark=server.high_watermark,
+            now_ms=clock.now_ms,
             operations=lambda: self.operations,
             table_controller=lambda: server.controller,
             redrives=self._redrives,

@@ -14,6 +14,7 @@ from bmq.admin.rest.compaction_pages import compaction_pages
 from bmq.admin.rest.documentation import documentation_pages
 from bmq.admin.rest.group_pages import group_pages
 from bmq.admin.rest.half_pages import half_pages
+from bmq.admin.rest.history_pages import history_pages
 from bmq.admin.rest.lane_pages import lane_pages
 from bmq.admin.rest.order_pages import order_pages
 from bmq.admin.rest.problems import handle_problems
@@ -65,6 +66,7 @@ def rest_application(sources: RestSources, *, store_wait_s: float = STORE_WAIT_S
 
     app.include_router(documentation_pages())
     app.include_router(cluster_pages(sources))
+    app.include_router(history_pages(sources))
     app.include_router(segment_pages(sources, store_wait_s))
     app.include_router(task_pages(sources))
     app.include_router(order_pages(sources))

@@ -60,6 +60,7 @@ RIGHTS: Final[Mapping[tuple[str, str], Right | None]] = {
     ("GET", "/v1/topics"): FREE,  # the page leaves out what may not be described
     ("GET", "/v1/topics/{name}"): _DESCRIBE_TOPIC,
     ("GET", "/v1/topics/{name}/partitions/{number}"): _DESCRIBE_TOPIC,
+    ("GET", "/v1/topics/{name}/partitions/{number}/history"): _DESCRIBE_TOPIC,
     ("GET", "/v1/topics/{name}/partitions/{number}/segments"): _DESCRIBE_TOPIC,
     ("GET", "/v1/topics/{name}/timers"): _DESCRIBE_TOPIC,
     ("GET", "/v1/topics/{name}/partitions/{number}/timers"): _DESCRIBE_TOPIC,

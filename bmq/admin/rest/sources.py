@@ -34,7 +34,7 @@ class RestSources:
 
     `store`: None while it is not open. `history`: past leaders of partitions; None while there is none yet. `loads`: by
     node id, on the active controller, where they are measured; None elsewhere. `high_watermark`: of a partition this
-    process owns or follows, else None. `operations`: None in a process that is the whole cluster. `node_id`: of the
+    process owns or follows, else None. `now_ms`: the wall clock. `operations`: None in a process that is the whole cluster. `node_id`: of the
     node that answers. `table_controller`: the active controller if it is in this process. `redrives`: of this
     process; None until it serves. `partitions`: those of this process; None until they can be asked. `groups`:
     explains groups; None until this node serves, as `delayed`, which asks about delayed records,
@@ -53,6 +53,7 @@ class RestSources:
     history: Callable[[], StateChanges | None] = lambda: None
     loads: Callable[[], Mapping[int, NodeLoad] | None] = lambda: None
     high_watermark: Callable[[TopicPartition], int | None] = lambda _: None
+    now_ms: Callable[[], int | None] = lambda: None
     operations: Callable[[], Operations | None] = lambda: None
     table_controller: Callable[[], TableController | None] = lambda: None
     redrives: Callable[[], Redrives | None] = lambda: None

@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from pydantic import BaseModel, Field
 
 from bmq.admin.orders import Plan, led_counts
-from bmq.admin.ports import NodeLoad, StateChange
+from bmq.admin.ports import NodeLoad
 from bmq.admin.tasks import Task, TaskState
 from bmq.log.partition_view import SegmentView
+from bmq.metadata.history import StateChange
 from bmq.metadata.image import MetadataImage, Node, PartitionImage, TopicImage
 
 MOVES_SHOWN_MAX = 1_000

@@ -17,6 +17,7 @@ from bmq.cli import cluster_client
 from bmq.cli.cluster_client import ClusterClient, ClusterRefused, ClusterUnreachable, TaskFailed
 from bmq.cli.commands import app
 from bmq.cli.late_groups import LATE_GROUPS
+from bmq.metadata.history import StateChange
 from tests.unit.cli.rest_node import Node
 
 pytestmark = pytest.mark.unit
@@ -87,6 +88,31 @@ def test_partition_and_its_history(node: Node) -> None:
         1, 2,
     ]  # fmt: skip
     assert "orders-2" in shown("history")
+
+
+def test_the_history_of_one_partition(node: Node) -> None:
+    node.cluster.controller.history.add(
+        node.cluster.image.topics["orders"].topic_id, 2, StateChange(64_000, 3, 3, "it had no owner")
+    )
+    lines = shown("history", "orders", "2").splitlines()
+    assert [line.rstrip() for line in lines[:5]] == [
+        "partition         orders-2",
+        "owner             nobody",
+        "without an owner  1 min",
+        "earlier epochs    2, not kept",
+        "",
+    ]
+    assert lines[6].split()[2:] == ["node", "3", "3", "0.000", "s", "1", "min", "it", "had", "no", "owner"]
+    assert lines[7].split()[2:] == ["nobody", "2", "1", "min", "no", "replica", "lives"]
+    limited = bmq("history", "orders", "2", "--limit", "1")
+    assert "no replica lives" not in limited.stdout
+    assert limited.stderr == "there are more than these 1; see --limit\n"
+    assert document("history", "orders", "2")["without_owner_ms"] == 62_500
+    only = shown("history", "orders")
+    assert "orders-2" in only and "orders-0" in only
+    assert "lasted" not in only
+    twice = bmq("history", "orders", "--topic", "orders")
+    assert twice.exit_code == 2 and "name the topic once" in twice.stderr.replace("\n", " ")
 
 
 def test_segments(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache
 from random import Random
 from types import SimpleNamespace
-from typing import Any, Self, cast
+from typing import Any, Final, Self, cast
 from uuid import UUID
 
 import httpx
@@ -93,6 +93,7 @@ class _Partitions:
 
 
 _present: list[RestCluster] = []
+NOW_MS: Final = 10_000
 
 
 @cache
@@ -109,6 +110,7 @@ def application(node_id: int = 1, store_wait_s: float = 3) -> FastAPI:
         store=lambda: _present[-1].client_of_store,
         history=lambda: _present[-1].controller.history,
         loads=lambda: _present[-1].controller.loads() if _present[-1].active else None,
+        now_ms=lambda: NOW_MS,
         high_watermark=lambda topic_partition: _present[-1].high_watermarks.get(topic_partition),
         operations=lambda: _present[-1].operations,
         table_controller=lambda: _present[-1].active,

@@ -107,6 +107,7 @@ def test_every_operation_is_there() -> None:
         (HTTPMethod.GET, "/v1/topics"),
         (HTTPMethod.GET, "/v1/topics/{name}"),
         (HTTPMethod.GET, "/v1/topics/{name}/partitions/{number}"),
+        (HTTPMethod.GET, "/v1/topics/{name}/partitions/{number}/history"),
         (HTTPMethod.GET, "/v1/topics/{name}/partitions/{number}/segments"),
         (HTTPMethod.POST, "/v1/topics/{name}/partitions/{number}/move"),
         (HTTPMethod.GET, "/v1/topics/{name}/partitions/{number}/half"),
@@ -153,6 +154,7 @@ def test_every_operation_is_there() -> None:
         (HTTPMethod.DELETE, "/v1/channels/{name}"),
     }
     assert len(OPERATIONS) == 53
+    assert len(OPERATIONS) == 48
 
 
 def test_every_error_is_described_as_a_problem() -> None:
