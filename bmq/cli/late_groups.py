@@ -1,4 +1,4 @@
-"""Groups of commands that are imported only when one of them is used: a server needs none, and starts sooner."""
+"""Groups and commands that are imported only when they are used: a server needs none, and starts sooner."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from typer.core import TyperGroup
-from typer.main import get_group
+from typer.main import get_command, get_group
 
 LATE_GROUPS: Final = {
     "cluster": ("bmq.cli.cluster", "cluster_app"),
@@ -29,23 +29,34 @@ LATE_GROUPS: Final = {
 }
 """Module and variable of each group."""
 
+LATE_COMMANDS: Final = {
+    "doctor": ("bmq.cli.doctor.command", "doctor_app"),
+}
+"""Module and variable of each command by itself: a Typer with that command alone."""
+_LATE: Final = (*LATE_GROUPS, *LATE_COMMANDS)
+
 
 class WithLateGroups(TyperGroup):
-    """The group of all commands. Listing them imports all late groups, and so does an unknown name (a typing error)."""
+    """The group of all commands. Listing them imports all that are late, and so does an unknown name (a typing error)."""
 
     # `Any`: click's classes, which older releases of typer import and newer ones copy.
     def list_commands(self, ctx: Any) -> list[str]:
-        self._load(LATE_GROUPS)
+        self._load(_LATE)
         return super().list_commands(ctx)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in self.commands:
-            self._load([cmd_name] if cmd_name in LATE_GROUPS else LATE_GROUPS)
+            self._load([cmd_name] if cmd_name in _LATE else _LATE)
         return super().get_command(ctx, cmd_name)
 
     def _load(self, names: Iterable[str]) -> None:
         for name in names:
-            if name not in self.commands:
+            if name in self.commands:
+                continue
+            if name in LATE_GROUPS:
                 module, variable = LATE_GROUPS[name]
                 group = self.commands[name] = get_group(getattr(import_module(module), variable))
                 group.name = name
+            else:
+                module, variable = LATE_COMMANDS[name]
+                self.commands[name] = get_command(getattr(import_module(module), variable))

@@ -7,6 +7,7 @@ cluster, and a node sends its clients to no other.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import httpx
@@ -21,6 +22,16 @@ _NO_URL: Final = "it is no URL of the form https://HOST:PORT"
 
 class NoUrl(LoginUnusable):
     """It is not the address of a node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """`content`: the first bytes of the body, without its compression; `is_cut`: it has more."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+    is_cut: bool
 
 
 class RestClient:
@@ -71,11 +82,37 @@ class RestClient:
         headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:
         """The answer of the node that had to answer. Raises httpx.HTTPError, LoginUnusable."""
+        return self._send(method, path, params, json, headers, is_stream=False)
+
+    def page(self, path: str, *, bytes_max: int, params: Mapping[str, Any] | None = None) -> Page:
+        """The page at `path`, at most `bytes_max` bytes of it. Raises httpx.HTTPError, LoginUnusable."""
+        response = self._send("GET", path, params, None, None, is_stream=True)
+        content = bytearray()
+        try:
+            for part in response.iter_bytes():
+                content += part[: bytes_max + 1 - len(content)]
+                if len(content) > bytes_max:
+                    break
+        finally:
+            response.close()
+        return Page(response.status_code, response.headers, bytes(content[:bytes_max]), len(content) > bytes_max)
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, Any] | None,
+        json: Any,
+        headers: Mapping[str, str] | None,
+        *,
+        is_stream: bool,
+    ) -> httpx.Response:
         request = self._client.build_request(method, path, params=params, json=json, headers=dict(headers or {}))
         for _ in range(REDIRECTIONS_MAX):
-            response = self._client.send(request)
+            response = self._client.send(request, stream=is_stream)
             if response.next_request is None:
                 return response
+            response.close()
             request = response.next_request
             if self._is_https and request.url.scheme != "https":
                 raise LoginUnusable(

@@ -161,6 +161,15 @@ def names_of(files: TlsFiles, context: ssl.SSLContext) -> CertificateNames | Non
     return CertificateNames.of(shown) if shown else None
 
 
+def end_of(files: TlsFiles, context: ssl.SSLContext) -> float | None:
+    """When the certificate of a context that is not in use ends, in seconds since 1970; None if no client could read it.
+
+    Raises OSError.
+    """
+    shown = shown_certificate(context, _pem(files))
+    return ssl.cert_time_to_seconds(shown["notAfter"]) if "notAfter" in shown else None
+
+
 def _where(files: TlsFiles) -> str:
     return "ssl.keystore.certificate.chain" if files.keystore is None else str(files.keystore)
 

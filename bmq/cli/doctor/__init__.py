@@ -1,0 +1,1 @@
+"""`bmq doctor`: what is wrong with the machine of a node and with what the node needs."""
