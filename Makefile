@@ -16,7 +16,7 @@ ALONE = $(BIN)/python -m tools.machine_lock "make $@"
 # What the installed package is made of besides its Python modules, which an editable install reads in place.
 PACKAGE := pyproject.toml setup.py $(wildcard bmq/hdfs/proto/*.proto) $(wildcard bmq/records/native/*.[ch])
 
-.PHONY: help run install plain tools jars check test campaign places durations steady stalls test-bare bench bench-hdfs bench-secure-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-security bench-queues bench-all config-page conformance tools-table soak soak-cluster compaction etl plot simulate fresh mutants fuzz clean
+.PHONY: help run install plain tools jars check test campaign places durations steady stalls test-bare bench bench-hdfs bench-secure-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-security bench-queues bench-all config-page events-page conformance tools-table soak soak-cluster compaction etl plot simulate fresh mutants fuzz clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
@@ -130,6 +130,9 @@ tools-table: $(VENV)/.installed-dev tools $(JARS)/kafka/.fetched ## Kafka's comm
 
 config-page: $(VENV)/.installed-dev ## the tables of docs/CONFIG.md, from the settings in the code
 	@$(BIN)/python -m tools.config_page
+
+events-page: $(VENV)/.installed-dev ## docs/EVENTS.md, from the log calls in the code
+	@$(BIN)/python -m tools.events_page
 
 conformance: $(VENV)/.installed-dev tools $(JARS)/kafka/.fetched $(JARS)/kafka-clients-2.8/.fetched $(JARS)/kafka-clients-3.9/.fetched ## every API at every version, and clients, beside Apache Kafka -> docs/CONFORMANCE.md
 	@$(ALONE) $(BIN)/python -m tests.conformance
