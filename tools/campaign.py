@@ -76,6 +76,7 @@ PARTS: Final = (
     Part("kills", (*PRODUCT, "tests/e2e")),
     Part("cluster", (*PRODUCT, "tests/e2e/cluster")),
     Part("kafka", (*PRODUCT, "tests/conformance", "tests/tools_table", "tests/e2e")),
+    Part("browser", (*PRODUCT, "tests/e2e")),
     Part("spark-tables", SPARK),
     Part("spark-jobs", SPARK),
     Part("spark-cluster", SPARK),

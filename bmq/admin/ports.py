@@ -1,15 +1,16 @@
-"""What operations need of the active controller; bmq.controller.runtime.Controller is one."""
+"""What operations need of the active controller; bmq.controller.runtime.Controller is one. And what REST needs of the proxy."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from bmq.controller.decision import Decision
 from bmq.controller.moves import Move
 from bmq.metadata.history import StateChange
 from bmq.metadata.image import MetadataImage
+from bmq.protocol.apis import ApiKey
 
 R = TypeVar("R")
 
@@ -70,3 +71,13 @@ class TableController(Protocol):
 
     def end_offset(self, topic_id: UUID, number: int) -> int:
         """The least end offset a partition is known to have, from its owner's last report; 0 when unknown."""
+
+
+class KafkaRequests(Protocol):
+    """Answers Kafka requests of REST's clients (bmq.proxy.local_requests.LocalRequests)."""
+
+    def now_ms(self) -> int:
+        """Wall time, which records without a time get."""
+
+    async def ask(self, api_key: ApiKey, request: Any, *, principal: str, host: str) -> Any:
+        """The response to a request, both messages of bmq.protocol.messages. Raises BmqError."""

@@ -31,6 +31,7 @@ from bmq.metadata.image import ROLE_CONTROLLER, ROLE_PROXY, MetadataImage
 from bmq.protocol.apis import INTERNAL_APIS, ApiKey
 from bmq.protocol.request_context import RequestMethod
 from bmq.proxy.limits import BETWEEN_NODES
+from bmq.proxy.local_requests import LocalRequests
 from bmq.proxy.log_levels import LogLevels
 from bmq.proxy.server import KafkaServer
 from bmq.proxy.services import LaneDecisions
@@ -170,6 +171,11 @@ class NodeServer:
     def create_topics(self) -> RequestMethod | None:
         """Answers CreateTopics; None until this node serves."""
         return None if self._roles is None else partial(self._roles.remote_controller.handle, ApiKey.CREATE_TOPICS)
+
+    @property
+    def kafka_requests(self) -> LocalRequests | None:
+        """Kafka requests of REST's clients; None until the node has joined."""
+        return None if self._roles is None else LocalRequests(self._roles.client_services)
 
     def high_watermark(self, topic_partition: TopicPartition) -> int | None:
         """The high watermark of a partition owned or followed here; None for others."""

@@ -69,6 +69,7 @@ class NodeRest:
             transactions=lambda: server.transactions,
             create_topics=lambda: server.create_topics,
             channel_watch=lambda: server.channel_watch,
+            kafka=lambda: server.kafka_requests,
             access=rest_access(settings, lambda: server.image),
             scheme=scheme,
         )

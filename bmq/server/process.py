@@ -143,6 +143,7 @@ async def _serve(settings: Settings, levels: LogLevels) -> None:
         transactions=lambda: server.transactions,
         create_topics=lambda: server.create_topics,
         channel_watch=lambda: server.channel_watch,
+        kafka=lambda: server.kafka_requests,
         access=access,
         scheme=rest.scheme,
     )

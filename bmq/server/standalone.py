@@ -55,6 +55,7 @@ from bmq.protocol.request_context import RequestMethod, by_itself
 from bmq.proxy.appender import Appender
 from bmq.proxy.batch_opener import BatchOpener
 from bmq.proxy.fetcher import Fetcher
+from bmq.proxy.local_requests import LocalRequests
 from bmq.proxy.log_levels import LogLevels
 from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.server import KafkaServer
@@ -234,6 +235,11 @@ class StandaloneServer:
     def create_topics(self) -> RequestMethod | None:
         """Answers CreateTopics; None until the metadata is there."""
         return None if self._roles is None else partial(self._roles.controller.handle, ApiKey.CREATE_TOPICS)
+
+    @property
+    def kafka_requests(self) -> LocalRequests | None:
+        """Kafka requests of REST's clients; None until the metadata is there."""
+        return None if self._roles is None else LocalRequests(self._roles.services)
 
     def high_watermark(self, topic_partition: TopicPartition) -> int | None:
         """The high watermark of a partition that is started; None for others."""

@@ -1,4 +1,6 @@
-"""The REST API as an ASGI application: health, metrics, pages and orders. OpenAPI at /openapi.json, to try out at /docs."""
+"""The REST API as an ASGI application: health, metrics, pages and orders. The web console is at /, OpenAPI at /openapi.json,
+to try out at /docs.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from bmq.admin.rest.channel_agent_pages import channel_agent_pages
 from bmq.admin.rest.channel_pages import channel_pages
 from bmq.admin.rest.cluster_pages import cluster_pages
 from bmq.admin.rest.compaction_pages import compaction_pages
+from bmq.admin.rest.console_pages import console_pages
 from bmq.admin.rest.documentation import documentation_pages
+from bmq.admin.rest.group_offset_pages import group_offset_pages
 from bmq.admin.rest.group_pages import group_pages
 from bmq.admin.rest.half_pages import half_pages
 from bmq.admin.rest.history_pages import history_pages
@@ -19,12 +23,15 @@ from bmq.admin.rest.lane_pages import lane_pages
 from bmq.admin.rest.order_pages import order_pages
 from bmq.admin.rest.problems import handle_problems
 from bmq.admin.rest.query_text import QueryText
+from bmq.admin.rest.record_pages import record_pages
 from bmq.admin.rest.redrive_pages import redrive_pages
+from bmq.admin.rest.security_pages import security_pages
 from bmq.admin.rest.segment_pages import STORE_WAIT_S, segment_pages
 from bmq.admin.rest.sources import RestSources
 from bmq.admin.rest.table_pages import table_pages
 from bmq.admin.rest.task_pages import task_pages
 from bmq.admin.rest.timer_pages import timer_pages
+from bmq.admin.rest.topic_pages import topic_pages
 from bmq.admin.rest.transaction_pages import transaction_pages
 from bmq.admin.rest.view_pages import view_pages
 from bmq.admin.rest.views import Health
@@ -64,9 +71,12 @@ def rest_application(sources: RestSources, *, store_wait_s: float = STORE_WAIT_S
         """Prometheus text format."""
         return Response(generate_latest(sources.registry), media_type=CONTENT_TYPE_LATEST)
 
+    app.include_router(console_pages())
     app.include_router(documentation_pages())
     app.include_router(cluster_pages(sources))
     app.include_router(history_pages(sources))
+    app.include_router(topic_pages(sources))
+    app.include_router(record_pages(sources))
     app.include_router(segment_pages(sources, store_wait_s))
     app.include_router(task_pages(sources))
     app.include_router(order_pages(sources))
@@ -75,12 +85,14 @@ def rest_application(sources: RestSources, *, store_wait_s: float = STORE_WAIT_S
     app.include_router(channel_pages(sources))
     app.include_router(compaction_pages(sources))
     app.include_router(group_pages(sources))
+    app.include_router(group_offset_pages(sources))
     app.include_router(lane_pages(sources))
     app.include_router(timer_pages(sources))
     app.include_router(redrive_pages(sources))
     app.include_router(view_pages(sources))
     app.include_router(half_pages(sources))
     app.include_router(transaction_pages(sources))
+    app.include_router(security_pages(sources))
     app.add_middleware(BodyLimit)
     app.add_middleware(QueryText)
     app.add_middleware(

@@ -19,8 +19,10 @@ from bmq.protocol.errors import BmqError
 from bmq.protocol.request_context import ANONYMOUS
 from bmq.security.bearer import BearerRefused, BearerUnavailable, BearerVerifier
 
-OPEN_PATHS: Final = frozenset({("GET", "/v1/health")})
-"""Paths that need no login: what probes ask for. It names no partition to strangers."""
+OPEN_PATHS: Final = frozenset({("GET", "/v1/health"), ("GET", "/"), ("HEAD", "/")})
+"""Paths that need no login: what probes ask for, which names no partition to strangers, and the console's page."""
+_CONSOLE_FILES: Final = "/console/"
+"""Files of the console below this path need no login: it asks for one itself, and they are the same everywhere."""
 BASIC: Final = "basic"
 BEARER: Final = "bearer"
 SCHEMES: Final = (BASIC, BEARER)
@@ -103,14 +105,14 @@ class Authentication:
             principal = shown
         elif not self.is_demanded:
             principal = ANONYMOUS
-        elif (scope["method"], scope["path"]) in OPEN_PATHS:
+        elif is_open(scope["method"], scope["path"]):
             await self._app({**scope, PRINCIPAL: ANONYMOUS, STRANGER: True}, receive, send)
             return
         else:
             await self._challenge(send, f"log in: this address wants {self._wanted}")
             return
-        if principal != ANONYMOUS and is_of_another_site(scope):
-            await answer_problem(send, 403, "a page of another site may not give orders with this browser's login")
+        if is_of_another_site(scope):
+            await answer_problem(send, 403, "a page of another site may not give orders here")
             return
         if peer is not None:
             peer.known()
@@ -146,6 +148,11 @@ class Authentication:
             if verifier is not None
         ]
         await answer_problem(send, 401, detail, headers)
+
+
+def is_open(method: str, path: str) -> bool:
+    """Whether a path is there for clients without a login."""
+    return (method, path) in OPEN_PATHS or (method in ("GET", "HEAD") and path.startswith(_CONSOLE_FILES))
 
 
 def is_of_another_site(scope: Mapping[str, Any]) -> bool:

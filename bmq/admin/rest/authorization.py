@@ -40,6 +40,7 @@ _ALTER_CONFIGS: Final = Right(Operation.ALTER_CONFIGS)
 _JOBS: Final = Right(Operation.CLUSTER_ACTION)
 """What jobs of the cluster ask for, not people."""
 _DESCRIBE_TOPIC: Final = Right(Operation.DESCRIBE, "name")
+_READ_TOPIC: Final = Right(Operation.READ, "name")
 _WRITE_TOPIC: Final = Right(Operation.WRITE, "name")
 _HALF: Final = "/v1/topics/{name}/partitions/{number}/half"
 _TRANSACTION: Final = "/v1/transactions/{transactional_id}"
@@ -49,6 +50,9 @@ _COMPACTION: Final = "/v1/topics/{name}/partitions/{number}/compaction"
 RIGHTS: Final[Mapping[tuple[str, str], Right | None]] = {
     ("GET", "/v1/health"): FREE,
     ("GET", "/"): FREE,
+    ("HEAD", "/"): FREE,
+    ("GET", "/console/{name}"): FREE,
+    ("HEAD", "/console/{name}"): FREE,
     ("GET", "/docs"): FREE,
     ("GET", "/docs/{name}"): FREE,
     ("GET", "/openapi.json"): FREE,
@@ -56,9 +60,19 @@ RIGHTS: Final[Mapping[tuple[str, str], Right | None]] = {
     ("GET", "/v1/cluster"): _DESCRIBE,
     ("GET", "/v1/nodes"): _DESCRIBE,
     ("GET", "/v1/nodes/{node_id}"): _DESCRIBE,
+    ("GET", "/v1/nodes/{node_id}/configs"): Right(Operation.DESCRIBE_CONFIGS),
     ("GET", "/v1/history"): _DESCRIBE,
     ("GET", "/v1/topics"): FREE,  # the page leaves out what may not be described
+    ("POST", "/v1/topics"): Right(Operation.CREATE),
     ("GET", "/v1/topics/{name}"): _DESCRIBE_TOPIC,
+    ("DELETE", "/v1/topics/{name}"): Right(Operation.DELETE, "name"),
+    ("POST", "/v1/topics/{name}/partitions"): Right(Operation.ALTER, "name"),
+    ("GET", "/v1/topics/{name}/configs"): Right(Operation.DESCRIBE_CONFIGS, "name"),
+    ("PATCH", "/v1/topics/{name}/configs"): Right(Operation.ALTER_CONFIGS, "name"),
+    ("GET", "/v1/topics/{name}/offsets"): _DESCRIBE_TOPIC,
+    ("GET", "/v1/topics/{name}/records"): _READ_TOPIC,
+    ("GET", "/v1/topics/{name}/partitions/{number}/records/{offset}/value"): _READ_TOPIC,
+    ("POST", "/v1/topics/{name}/records"): _WRITE_TOPIC,
     ("GET", "/v1/topics/{name}/partitions/{number}"): _DESCRIBE_TOPIC,
     ("GET", "/v1/topics/{name}/partitions/{number}/history"): _DESCRIBE_TOPIC,
     ("GET", "/v1/topics/{name}/partitions/{number}/segments"): _DESCRIBE_TOPIC,
@@ -72,6 +86,11 @@ RIGHTS: Final[Mapping[tuple[str, str], Right | None]] = {
     ("GET", "/v1/groups/{group}/lanes"): Right(Operation.DESCRIBE, group="group"),
     ("POST", "/v1/groups/{group}/lanes/explain"): Right(Operation.DESCRIBE, group="group"),
     ("GET", "/v1/groups/{group}/explain"): Right(Operation.DESCRIBE, group="group"),
+    ("POST", "/v1/groups/{group}/offsets"): Right(Operation.READ, group="group"),
+    ("DELETE", "/v1/groups/{group}"): Right(Operation.DELETE, group="group"),
+    ("GET", "/v1/acls"): _DESCRIBE,
+    ("GET", "/v1/users"): _DESCRIBE,
+    ("GET", "/v1/quotas"): Right(Operation.DESCRIBE_CONFIGS),
     ("GET", _TRANSACTION): Right(Operation.DESCRIBE, transactional_id="transactional_id"),
     ("POST", _TRANSACTION + "/commit"): _WRITE_TRANSACTION,
     ("POST", _TRANSACTION + "/rollback"): _WRITE_TRANSACTION,

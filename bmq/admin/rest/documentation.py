@@ -10,7 +10,7 @@ from importlib.resources import as_file, files
 from typing import Final
 
 from fastapi import APIRouter, Response
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.responses import HTMLResponse
 from starlette.exceptions import HTTPException
 
 CONTENT_SECURITY_POLICY: Final = (
@@ -57,12 +57,8 @@ _HEADERS: Final = {
 
 
 def documentation_pages() -> APIRouter:
-    """`/docs` and what it loads; `/` leads there."""
+    """`/docs` and what it loads."""
     router = APIRouter(include_in_schema=False)
-
-    @router.get("/")
-    async def root() -> RedirectResponse:
-        return RedirectResponse("docs")
 
     @router.get("/docs")
     async def page() -> HTMLResponse:

@@ -12,7 +12,7 @@ from bmq.admin.channel_watch import ChannelWatch
 from bmq.admin.delayed_records import DelayedRecords
 from bmq.admin.group_explainer import GroupExplainer
 from bmq.admin.operations import Operations
-from bmq.admin.ports import NodeLoad, StateChanges, TableController
+from bmq.admin.ports import KafkaRequests, NodeLoad, StateChanges, TableController
 from bmq.admin.redrives import Redrives
 from bmq.admin.rest.principals import PrincipalOf, authenticated
 from bmq.log.partition_log import TopicPartition
@@ -38,7 +38,8 @@ class RestSources:
     node that answers. `table_controller`: the active controller if it is in this process. `redrives`: of this
     process; None until it serves. `partitions`: those of this process; None until they can be asked. `groups`:
     explains groups; None until this node serves, as `delayed`, which asks about delayed records,
-    `lanes`, which asks the shards of groups, `transactions`, the coordinator of this process, and `create_topics`, which sends CreateTopics to the active controller. `access`: what clients may do; `principal_of`: who
+    `lanes`, which asks the shards of groups, `transactions`, the coordinator of this process, and `create_topics`, which sends CreateTopics to the active controller, and
+    `kafka`, which answers Kafka requests for a client of REST. `access`: what clients may do; `principal_of`: who
     sent a request.
     `channel_watch` is told each new image of this process.
     `scheme`: of this process's REST address, and of all others of the cluster.
@@ -63,6 +64,7 @@ class RestSources:
     lanes: Callable[[], LaneDecisions | None] = lambda: None
     transactions: Callable[[], TransactionCoordinator | None] = lambda: None
     create_topics: Callable[[], RequestMethod | None] = lambda: None
+    kafka: Callable[[], KafkaRequests | None] = lambda: None
     access: Access = OPEN
     principal_of: PrincipalOf = authenticated
     scheme: str = "http"

@@ -33,6 +33,7 @@ from bmq.table_definitions.definition import TableDefinition
 from bmq.table_definitions.stored import StoredTable
 from tests.fakes.clock import FakeClock
 from tests.fakes.cluster_controller import FakeController, FakeDriver, image_of, topic_image
+from tests.fakes.kafka_requests import FakeKafkaRequests
 from tests.fakes.store import FakeStore
 from tests.unit.log.owned_log import PARTITION, Owner, batch_of
 from tests.unit.table_definitions.definitions import json_form
@@ -121,6 +122,7 @@ def application(node_id: int = 1, store_wait_s: float = 3) -> FastAPI:
         lanes=lambda: _present[-1].lanes,
         create_topics=lambda: _present[-1].create_topics,
         channel_watch=lambda: _present[-1].controller.watch,
+        kafka=lambda: _present[-1].kafka,
     )
     return rest_application(sources, store_wait_s=store_wait_s)
 
@@ -157,6 +159,7 @@ class RestCluster:
         self.delayed: Any = None
         self.lanes: Any = None
         self.create_topics: Any = None
+        self.kafka: FakeKafkaRequests | None = None
         nodes = (*NODES, *(Node(n, "10.0.0.9", 9092, roles=frozenset({"broker"}), epoch=n) for n in managed))
         image = image_of(nodes, topics())
         table = stored_orders(image.topics["orders"].topic_id)
@@ -213,6 +216,11 @@ class RestCluster:
     async def post(self, path: str, status: int = 202, body: Any = None, key: str | None = None, **query: Any) -> Any:
         headers = {} if key is None else {"Idempotency-Key": key}
         response = await self.client.post(path, params=query, json=body, headers=headers)
+        assert response.status_code == status, response.text
+        return response.json()
+
+    async def patch(self, path: str, status: int = 200, body: Any = None, **query: Any) -> Any:
+        response = await self.client.patch(path, params=query, json=body)
         assert response.status_code == status, response.text
         return response.json()
 

@@ -14,7 +14,6 @@ from prometheus_client import CollectorRegistry
 
 from bmq.admin.rest.application import rest_application
 from bmq.admin.rest.authentication import (
-    OPEN_PATHS,
     Application,
     Authentication,
     PasswordRefused,
@@ -22,6 +21,7 @@ from bmq.admin.rest.authentication import (
     Receive,
     Scope,
     Send,
+    is_open,
 )
 from bmq.admin.rest.authorization import RIGHTS
 from bmq.admin.rest.credentials import HEADER_BYTES_MAX
@@ -158,7 +158,7 @@ WRONG = {
 async def test_no_path_does_anything_without_a_right_login(kind: str, scheme: str) -> None:
     fence = whole()
     for method, path in PATHS:
-        if (method, path) in OPEN_PATHS and not WRONG[kind]:
+        if is_open(method, path) and not WRONG[kind]:
             continue
         for word, value in NAMES.items():
             path = path.replace(word, value)
@@ -186,7 +186,21 @@ async def test_probes_ask_for_health_without_a_login_and_learn_nothing_else() ->
     assert (await fence.ask("GET", "/v1/health")).json() == {"ready": True}
     assert fence.passed[0][STRANGER] is True
     assert not fence.connection.is_known  # its connection still has to say who it is
-    assert frozenset({("GET", "/v1/health")}) == OPEN_PATHS
+    assert not is_open("POST", "/v1/health")
+
+
+async def test_the_console_is_there_without_a_login_and_what_it_asks_for_is_not() -> None:
+    fence = whole()
+    for path in ("/", "/console/app.js"):
+        assert (await fence.ask("GET", path)).status_code == 200
+        assert (await fence.ask("HEAD", path)).status_code == 200
+        assert (await fence.ask("POST", path)).status_code == 401
+    for path in ("/console/../metrics", "/console/%2e%2e/metrics", "/console/..%2fv1%2fcluster"):
+        assert (await fence.ask("GET", path)).status_code in (401, 403, 404), path
+    assert not fence.connection.is_known
+    described = {(method, path) for method, path in RIGHTS if is_open(method, path)}
+    files = {(method, path) for method in ("GET", "HEAD") for path in ("/", "/console/{name}")}
+    assert described == {("GET", "/v1/health"), *files}
 
 
 @pytest.mark.parametrize(
@@ -256,7 +270,7 @@ async def test_a_wrong_login_is_told_and_answered_late() -> None:
     ],
 )
 async def test_pages_of_other_sites_give_no_orders(method: str, headers: dict[str, str], status: int) -> None:
-    for fence in (Fence(), Fence(certificate="User:CN=admin")):
+    for fence in (Fence(), Fence(certificate="User:CN=admin"), Fence(has_users=False, has_tokens=False)):
         response = await fence.ask(method, authorization=basic("bob", "b"), **headers)
         assert response.status_code == status
         assert len(fence.passed) == (status == 200)

@@ -25,7 +25,8 @@ from tests.unit.admin.rest.cluster import NODES
 pytestmark = pytest.mark.unit
 
 ALICE = "User:alice"
-NOT_DESCRIBED = {("GET", path) for path in ("/", "/docs", "/docs/{name}", "/openapi.json", "/metrics")}
+CONSOLE = {(method, path) for method in ("GET", "HEAD") for path in ("/", "/console/{name}")}
+NOT_DESCRIBED = CONSOLE | {("GET", path) for path in ("/docs", "/docs/{name}", "/openapi.json", "/metrics")}
 NAMES = {
     "{name}": "orders",
     "{group}": "g",
@@ -34,6 +35,7 @@ NAMES = {
     "{node_id}": "1",
     "{task_id}": "0123456789abcdef",
     "{reservation}": "r1",
+    "{offset}": "0",
 }
 
 

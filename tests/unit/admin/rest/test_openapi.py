@@ -15,6 +15,7 @@ from schemathesis import GenerationMode
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
+from tests.fakes.kafka_requests import FakeKafkaRequests
 from tests.unit.admin.rest.cluster import RestCluster, application
 from tests.unit.admin.rest.test_group_pages import Explainer
 from tests.unit.admin.rest.test_lane_pages import Lanes
@@ -37,7 +38,16 @@ KNOWN: Final = {
     "node_id": 2,
     "reservation": "0123456789abcdef",
     "transactional_id": "t",
+    "offset": 0,
 }
+
+MADE_AT_ONCE: Final = {
+    "/v1/topics": "201",
+    "/v1/topics/{name}/partitions": "200",
+    "/v1/topics/{name}/records": "201",
+    "/v1/groups/{group}/offsets": "200",
+}
+"""Orders that any node carries out at once, and the status when they are done."""
 
 
 def has_input(operation: Any) -> bool:
@@ -57,6 +67,10 @@ async def ask(cluster: RestCluster, case: Any) -> None:
         ("POST", "/v1/redrives"),
         ("POST", "/v1/views"),
         ("POST", "/v1/views/explain"),
+        # A partition of the topic, bytes in one of two forms, at least one change.
+        ("POST", "/v1/topics/{name}/records"),
+        ("GET", "/v1/topics/{name}/records"),
+        ("PATCH", "/v1/topics/{name}/configs"),
     )
     excluded = [positive_data_acceptance] if has_sense else []
     prepared = requests.Request(**case.as_transport_kwargs(base_url="http://node")).prepare()
@@ -76,6 +90,7 @@ async def test_what_is_described_is_answered_as_described(operation: Any, data: 
     async with RestCluster() as cluster:
         cluster.explainer, cluster.delayed, cluster.lanes = Explainer(), Delayed(), Lanes(UUID(int=1))
         cluster.create_topics = DecidedTopics(cluster.controller)
+        cluster.kafka = FakeKafkaRequests()
         task = cluster.operations.tasks.open("drain", "node 2")
         cluster.operations.tasks.step(task, "begun")
         cluster.operations.tasks.end(task)
@@ -93,6 +108,7 @@ async def test_what_is_not_described_is_refused(operation: Any, data: st.DataObj
     async with RestCluster() as cluster:
         cluster.explainer, cluster.delayed, cluster.lanes = Explainer(), Delayed(), Lanes(UUID(int=1))
         cluster.create_topics = DecidedTopics(cluster.controller)
+        cluster.kafka = FakeKafkaRequests()
         await ask(cluster, case)
 
 
@@ -155,6 +171,22 @@ def test_every_operation_is_there() -> None:
     }
     assert len(OPERATIONS) == 53
     assert len(OPERATIONS) == 48
+        (HTTPMethod.POST, "/v1/topics"),
+        (HTTPMethod.DELETE, "/v1/topics/{name}"),
+        (HTTPMethod.POST, "/v1/topics/{name}/partitions"),
+        (HTTPMethod.GET, "/v1/topics/{name}/configs"),
+        (HTTPMethod.PATCH, "/v1/topics/{name}/configs"),
+        (HTTPMethod.GET, "/v1/topics/{name}/offsets"),
+        (HTTPMethod.GET, "/v1/topics/{name}/records"),
+        (HTTPMethod.POST, "/v1/topics/{name}/records"),
+        (HTTPMethod.GET, "/v1/topics/{name}/partitions/{number}/records/{offset}/value"),
+        (HTTPMethod.GET, "/v1/nodes/{node_id}/configs"),
+        (HTTPMethod.POST, "/v1/groups/{group}/offsets"),
+        (HTTPMethod.DELETE, "/v1/groups/{group}"),
+        (HTTPMethod.GET, "/v1/acls"),
+        (HTTPMethod.GET, "/v1/users"),
+        (HTTPMethod.GET, "/v1/quotas"),
+    assert len(OPERATIONS) == 62
 
 
 def test_every_error_is_described_as_a_problem() -> None:
@@ -173,6 +205,8 @@ def test_every_error_is_described_as_a_problem() -> None:
                     expected = {"200", "409", "422", "503", "504"}
                 if path == "/v1/views":
                     expected = {"200", "201", "409", "422", "503", "504"}
+                if path in MADE_AT_ONCE:
+                    expected = {MADE_AT_ONCE[path], "409", "422", "503", "504"}
                 if path in {"/v1/views/explain", "/v1/groups/{group}/lanes/explain"}:  # changes nothing
                     expected = {"200", "404", "422"}
                 assert expected <= set(responses)

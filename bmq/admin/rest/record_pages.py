@@ -1,0 +1,312 @@
+"""Records of a topic: read without a group, and written."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from bmq.admin.fetched_records import RecordFilter
+from bmq.admin.orders import partition_of, topic_of
+from bmq.admin.record_browser import Browse, Found, RecordBrowser
+from bmq.admin.rest.parameters import NUMBER, PartitionNumber, TopicName
+from bmq.admin.rest.partition_offsets import COMMITTED, EARLIEST, LATEST, offsets_of
+from bmq.admin.rest.problems import ProblemError, errors
+from bmq.admin.rest.record_views import BytesForm, RecordView, record_view
+from bmq.admin.rest.sources import RestSources
+from bmq.admin.rest.user_requests import UserRequests, refusal, user_requests
+from bmq.metadata.image import TopicImage
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.batch_records import Record, encode_batch
+from bmq.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from bmq.records.keys_twin import murmur2
+
+RECORDS_MAX: Final = 1_000
+PARTITIONS_MAX: Final = 200
+"""Partitions that are read at the same time."""
+VALUE_BYTES_MAX: Final = 1024 * 1024
+WAIT_MS_MAX: Final = 10_000
+READERS_MAX: Final = 64
+"""Requests that read at the same time, most of which wait for new records; more are refused."""
+WRITTEN_MAX: Final = 100
+"""Records of one request."""
+PRODUCE_WAIT_MS: Final = 10_000
+_INT64_MAX: Final = 2**63 - 1
+_INT32_MAX: Final = 2**31 - 1
+_POSITIONS: Final = r"\d{1,10}:\d{1,19}(,\d{1,10}:\d{1,19})*"
+_NEEDLE_MAX: Final = 1_000
+OffsetNumber = Annotated[int, Path(ge=0, le=_INT64_MAX, description="Offset of a record")]
+
+
+class From(StrEnum):
+    NEWEST = "newest"
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    OFFSET = "offset"
+    TIME = "time"
+
+
+class RecordsQuery(BaseModel):
+    """Where to begin, what is wanted, and how much of it."""
+
+    start: From = Field(From.NEWEST, alias="from", description="Where to begin, unless `at` says it")
+    offset: int = Field(0, ge=0, le=_INT64_MAX, description="With from=offset")
+    time_ms: int = Field(0, ge=0, le=2**53, description="With from=time: milliseconds since 1970")
+    partition: int | None = Field(None, ge=0, le=_INT32_MAX, description="Only this partition")
+    at: str | None = Field(None, max_length=8_000, pattern=f"^{_POSITIONS}$", description="`next` of a page before")
+    key: str | None = Field(None, min_length=1, max_length=_NEEDLE_MAX, description="Only keys that have this part")
+    value: str | None = Field(None, min_length=1, max_length=_NEEDLE_MAX, description="Only values that have this part")
+    header: str | None = Field(None, min_length=1, max_length=_NEEDLE_MAX, description="NAME or NAME=PART")
+    limit: int = Field(100, ge=1, le=RECORDS_MAX)
+    value_bytes_max: int = Field(64 * 1024, ge=0, le=VALUE_BYTES_MAX, description="Longer values are cut")
+    uncommitted: bool = Field(False, description="Also records of open and aborted transactions")
+    wait_ms: int = Field(0, ge=0, le=WAIT_MS_MAX, description="How long to wait for new records")
+
+    @property
+    def isolation_level(self) -> int:
+        return 0 if self.uncommitted else COMMITTED
+
+    def wanted(self) -> RecordFilter:
+        """The filter of `key`, `value` and `header`."""
+        name, equals, part = (self.header or "").partition("=")
+        return RecordFilter(
+            None if self.key is None else self.key.encode(),
+            None if self.value is None else self.value.encode(),
+            None if self.header is None else name,
+            part.encode() if equals else None,
+        )
+
+
+class RecordPage(BaseModel):
+    """`next`: what to ask for next as `at`. `is_end`: there was nothing more. `scanned`: records that were looked at.
+
+    `problems`: why a partition could not be read, by its number.
+    """
+
+    topic: str
+    records: list[RecordView]
+    next: str
+    is_end: bool
+    scanned: int
+    problems: dict[int, str]
+
+
+class HeaderForm(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: Annotated[str, Field(min_length=1, max_length=1_000)]
+    value: BytesForm | None = None
+
+
+class RecordForm(BaseModel):
+    """`partition` null: by the key, as Kafka's clients choose it, or in turns. `timestamp_ms` null: now."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    key: BytesForm | None = None
+    value: BytesForm | None = None
+    headers: Annotated[list[HeaderForm], Field(max_length=100)] = []
+    partition: Annotated[int | None, Field(ge=0, le=_INT32_MAX), NUMBER] = None
+    timestamp_ms: Annotated[int | None, Field(ge=0, le=2**53), NUMBER] = None
+
+    def record(self, place: str, now_ms: int) -> Record:
+        """Raises ProblemError."""
+        headers = tuple(
+            (one.name, None if one.value is None else one.value.content(f"{place}.headers")) for one in self.headers
+        )
+        return Record(
+            None if self.key is None else self.key.content(f"{place}.key"),
+            None if self.value is None else self.value.content(f"{place}.value"),
+            headers,
+            now_ms if self.timestamp_ms is None else self.timestamp_ms,
+        )
+
+
+class RecordsForm(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    records: Annotated[list[RecordForm], Field(min_length=1, max_length=WRITTEN_MAX)]
+
+
+class WrittenView(BaseModel):
+    """Where a record is."""
+
+    partition: int
+    offset: int
+
+
+class WrittenPage(BaseModel):
+    """In the order of the request."""
+
+    written: list[WrittenView]
+
+
+def record_pages(sources: RestSources) -> APIRouter:
+    pages = APIRouter()
+    browser = RecordBrowser()
+    readers = asyncio.Semaphore(READERS_MAX)
+    turns = _Turns()
+
+    @pages.get("/v1/topics/{name}/records", responses=errors(404, 409, 422, 429, 503, 504))
+    async def read(request: Request, name: TopicName, query: Annotated[RecordsQuery, Query()]) -> RecordPage:
+        """Records from a place on, as far as 16 MiB of the log, 4 MiB of records and 3 s go. `key`, `value`, `header`: only
+        records that have these parts. With `wait_ms` it is a long poll at the end of the topic. No group is joined.
+        """
+        topic = topic_of(sources.image(), name)
+        requests = user_requests(sources, request)
+        if readers.locked():
+            raise ProblemError(429, f"{READERS_MAX} requests read records here already; ask again in a moment")
+        async with readers:
+            positions = await _begin(requests, topic, query) if query.at is None else _positions(topic, query.at)
+            browse = Browse(name, positions, query.wanted(), query.limit, query.isolation_level, query.wait_ms / 1000)
+            return _page(name, await browser.browse(requests.ask, browse), query.value_bytes_max)
+
+    @pages.get(
+        "/v1/topics/{name}/partitions/{number}/records/{offset}/value",
+        response_class=Response,
+        responses={200: {"content": {"application/octet-stream": {}}}, **errors(404, 409, 422, 429, 503, 504)},
+    )
+    async def value_of(request: Request, name: TopicName, number: PartitionNumber, offset: OffsetNumber) -> Response:
+        """The whole value of one record, as a file. It is empty for a record without a value."""
+        partition_of(topic_of(sources.image(), name), number)
+        requests = user_requests(sources, request)
+        if readers.locked():
+            raise ProblemError(429, f"{READERS_MAX} requests read records here already; ask again in a moment")
+        async with readers:
+            browse = Browse(name, {number: offset}, RecordFilter(), 1, 0, 0)
+            found = await browser.browse(requests.ask, browse)
+        if not found.records or found.records[0].record.offset != offset:
+            raise ProblemError(404, f"there is no record at offset {offset} of partition {number}")
+        headers = {
+            "content-disposition": f'attachment; filename="{name}-{number}-{offset}"',
+            "x-content-type-options": "nosniff",
+            "content-security-policy": "sandbox; default-src 'none'",
+        }
+        return Response(found.records[0].record.value or b"", media_type="application/octet-stream", headers=headers)
+
+    @pages.post("/v1/topics/{name}/records", status_code=201, responses=errors(400, 404, 409, 413, 422, 503, 504))
+    async def write(request: Request, name: TopicName, form: RecordsForm) -> WrittenPage:
+        """Write records, and answer when all replicas have them. A request without an answer may have written them."""
+        topic = topic_of(sources.image(), name)
+        requests = user_requests(sources, request)
+        now_ms = requests.now_ms()
+        records = [one.record(f"body.records.{index}", now_ms) for index, one in enumerate(form.records)]
+        chosen = [
+            turns.partition(len(topic.partitions), record.key) if one.partition is None else one.partition
+            for one, record in zip(form.records, records, strict=True)
+        ]
+        for number in chosen:
+            partition_of(topic, number)
+        return await _write(requests, name, records, chosen)
+
+    return pages
+
+
+class _Turns:
+    """Chooses partitions."""
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def partition(self, count: int, key: bytes | None) -> int:
+        """As Kafka's default partitioner for a record with a key, else each partition in turn."""
+        if key is not None:
+            return (murmur2(key) & _INT32_MAX) % count
+        self._next += 1
+        return self._next % count
+
+
+def _numbers(topic: TopicImage, partition: int | None) -> Sequence[int]:
+    """The partitions to read. Raises ProblemError, UnknownSubject."""
+    if partition is not None:
+        return (partition_of(topic, partition).partition,)
+    if len(topic.partitions) > PARTITIONS_MAX:
+        raise ProblemError(422, f"the topic has {len(topic.partitions)} partitions: name one of them in `partition`")
+    return [one.partition for one in topic.partitions]
+
+
+def _positions(topic: TopicImage, at: str) -> dict[int, int]:
+    """The offsets in PARTITION:OFFSET,... Raises ProblemError, UnknownSubject."""
+    positions = {}
+    for one in at.split(","):
+        number, _, offset = one.partition(":")
+        if int(offset) > _INT64_MAX or int(number) > _INT32_MAX:
+            raise ProblemError(422, f"query.at: {one} is not PARTITION:OFFSET")
+        positions[partition_of(topic, int(number)).partition] = int(offset)
+    if len(positions) > PARTITIONS_MAX:
+        raise ProblemError(422, f"query.at: at most {PARTITIONS_MAX} partitions are read at the same time")
+    return positions
+
+
+async def _begin(requests: UserRequests, topic: TopicImage, query: RecordsQuery) -> dict[int, int]:
+    """The first offset to read of each partition. Raises ProblemError."""
+    numbers = _numbers(topic, query.partition)
+
+    async def asked(time: int) -> Mapping[int, tuple[int, int]]:
+        return await offsets_of(requests, topic.name, numbers, time, query.isolation_level)
+
+    ends = _known(await asked(LATEST))
+    match query.start:
+        case From.LATEST:
+            return ends
+        case From.TIME:
+            found = _known(await asked(query.time_ms))
+            return {number: ends[number] if found.get(number, -1) < 0 else found[number] for number in ends}
+    firsts = _known(await asked(EARLIEST))
+    match query.start:
+        case From.OFFSET:
+            return {number: min(max(query.offset, firsts.get(number, 0)), ends[number]) for number in ends}
+        case From.NEWEST:
+            filled = sum(ends[number] > firsts.get(number, 0) for number in ends)
+            share = -(-query.limit // max(1, filled))
+            return {number: max(firsts.get(number, 0), ends[number] - share) for number in ends}
+    return {number: firsts.get(number, 0) for number in ends}
+
+
+def _known(found: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+    """The offsets. Raises ProblemError when no partition answers; one that does not is not read."""
+    offsets = {number: offset for number, (offset, code) in found.items() if not code}
+    if found and not offsets:
+        raise refusal(next(iter(found.values()))[1])
+    return offsets
+
+
+def _page(topic: str, found: Found, value_bytes_max: int) -> RecordPage:
+    return RecordPage(
+        topic=topic,
+        records=[record_view(one.partition, one.record, value_bytes_max) for one in found.records],
+        next=",".join(f"{number}:{offset}" for number, offset in sorted(found.positions.items())),
+        is_end=found.is_end,
+        scanned=found.scanned,
+        problems=found.problems,
+    )
+
+
+async def _write(
+    requests: UserRequests, topic: str, records: Sequence[Record], partitions: Sequence[int]
+) -> WrittenPage:
+    """Raises ProblemError; other partitions' records may be written then."""
+    batches: dict[int, list[int]] = {}
+    for index, number in enumerate(partitions):
+        batches.setdefault(number, []).append(index)
+    data = [
+        PartitionProduceData(index=number, records=bytes(encode_batch([records[index] for index in indexes])))
+        for number, indexes in batches.items()
+    ]
+    request = ProduceRequest(
+        acks=-1, timeout_ms=PRODUCE_WAIT_MS, topic_data=[TopicProduceData(name=topic, partition_data=data)]
+    )
+    response = await requests.ask(ApiKey.PRODUCE, request)
+    written: dict[int, WrittenView] = {}
+    for answer in (one for each in response.responses for one in each.partition_responses):
+        if answer.error_code:
+            detail = [one.batch_index_error_message for one in answer.record_errors if one.batch_index_error_message]
+            why = "; ".join(detail[:3]) or answer.error_message
+            raise refusal(answer.error_code, f"partition {answer.index}: {why}" if why else None)
+        for place, index in enumerate(batches[answer.index]):
+            written[index] = WrittenView(partition=answer.index, offset=answer.base_offset + place)
+    return WrittenPage(written=[written[index] for index in sorted(written)])

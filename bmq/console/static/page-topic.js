@@ -1,0 +1,210 @@
+// One topic: its partitions, records, a form to write one, and its configs.
+
+import { call, get, path, post } from "./api.js";
+import { confirm, refused } from "./dialog.js";
+import { badge, button, choice, field, h, note, put, set } from "./dom.js";
+import { count, moment, size, words } from "./format.js";
+import { records } from "./records.js";
+import { VirtualTable } from "./table.js";
+import { configTable } from "./configs.js";
+
+const EVERY_MS = 5_000;
+const TABS = [["", "Partitions"], ["records", "Records"], ["produce", "Produce"], ["configs", "Configs"]];
+
+export async function show(root, context) {
+  const [name, tab = ""] = context.names;
+  const body = h("section", { "aria-label": TABS.find(([each]) => each === tab)?.[1] ?? "Unknown" });
+  set(
+    root,
+    h("h1", {}, "Topic ", name),
+    h(
+      "nav", { class: "tabs", "aria-label": "Parts of the topic" },
+      TABS.map(([each, title]) => h("a", { href: `#/topics/${encodeURIComponent(name)}${each ? `/${each}` : ""}`, "aria-current": each === tab ? "page" : null }, title)),
+    ),
+    body,
+  );
+  if (tab === "records") return records(body, name, context);
+  if (tab === "produce") return produce(body, name, context);
+  if (tab === "configs") return configs(body, name, context);
+  return partitions(body, name, context);
+}
+
+// ---------------------------------------------------------------- partitions
+
+async function partitions(body, name, { signal, poll }) {
+  let isInternal = false;
+  const summary = h("p", { role: "status", class: "soft" });
+  const table = new VirtualTable(`Partitions of ${name}`, [
+    { title: "Partition", cell: (row) => button(String(row.partition), () => segments(name, row.partition), { "aria-label": `Segments of partition ${row.partition}` }), isNumber: true },
+    { title: "Owner", cell: (row) => (row.leader < 0 ? badge("bad", "none") : `node ${row.leader}`) },
+    { title: "Epoch", cell: (row) => count(row.leader_epoch), isNumber: true },
+    { title: "May own it", cell: (row) => row.replicas.join(", ") },
+    { title: "Alive", cell: (row) => row.isr.join(", ") },
+    { title: "First offset", cell: (row) => count(row.offsets?.start_offset), isNumber: true },
+    { title: "End offset", cell: (row) => count(row.offsets?.end_offset), isNumber: true },
+    { title: "Size", cell: (row) => (row.offsets?.size_bytes == null ? "not here" : size(row.offsets.size_bytes)), isNumber: true },
+  ], "The topic has no partitions.");
+  put(
+    body, summary, table.element,
+    h(
+      "div", { class: "row" },
+      button("Add partitions", () => addPartitions(name, refresh)),
+      button("Delete the topic", () => remove(name, isInternal), { class: "danger" }),
+    ),
+  );
+  let shown = "";
+  async function refresh() {
+    const topic = await get(path`v1/topics/${name}`, {}, signal);
+    isInternal = topic.is_internal;
+    let offsets = [];
+    try {
+      offsets = (await get(path`v1/topics/${name}/offsets`, {}, signal)).partitions;
+    } catch (error) {
+      if (error.status === undefined) throw error;
+    }
+    const byNumber = new Map(offsets.map((each) => [each.partition, each]));
+    const rows = topic.partitions.map((each) => ({ ...each, offsets: byNumber.get(each.partition) }));
+    const state = JSON.stringify(rows);
+    if (state === shown) return; // keeps the focus where it is
+    shown = state;
+    table.show(rows);
+    const total = offsets.reduce((sum, each) => sum + Math.max(0, (each.end_offset ?? 0) - (each.start_offset ?? 0)), 0);
+    summary.textContent = `${words(topic.partitions.length, "partition", "partitions")}, ${words(total, "offset", "offsets")} in use, id ${topic.topic_id}`;
+  }
+  await poll(refresh, EVERY_MS);
+}
+
+async function segments(name, number) {
+  const body = h("div", {}, "Reading the store…");
+  const dialog = h(
+    "dialog", { "aria-label": `Segments of ${name}-${number}` },
+    h("h2", {}, `Segments of ${name}-${number}`), body, h("div", { class: "row" }, button("Close", () => dialog.close())),
+  );
+  dialog.addEventListener("close", () => dialog.remove());
+  put(document.body, dialog);
+  dialog.showModal();
+  try {
+    const [page, partition] = await Promise.all([
+      get(path`v1/topics/${name}/partitions/${number}/segments`, { limit: 200 }),
+      get(path`v1/topics/${name}/partitions/${number}`),
+    ]);
+    const rows = page.segments.map((each) => h(
+      "tr", {},
+      h("td", { class: "number" }, each.leader_epoch), h("td", { class: "number" }, count(each.base_offset)),
+      h("td", { class: "number" }, each.is_open ? "open" : count(each.end_offset)), h("td", { class: "number" }, size(each.valid_bytes)),
+      h("td", {}, each.nodes.join(", ")),
+    ));
+    set(
+      body,
+      h("p", {}, words(page.count, "segment", "segments"), page.next_skip === null ? "" : ", the first 200 are shown"),
+      h("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Segments" }, h(
+        "table", {}, h("caption", {}, "Segments"),
+        h("thead", {}, h("tr", {}, ["Epoch", "First offset", "End", "Size", "DataNodes"].map((each) => h("th", { scope: "col" }, each)))),
+        h("tbody", {}, rows),
+      )),
+      h("h3", {}, "Owners over time"),
+      partition.history.length
+        ? h("ul", {}, partition.history.map((each) => h("li", {}, moment(each.at), each.leader < 0 ? " none: " : ` node ${each.leader}: `, each.reason)))
+        : h("p", {}, "No change is known."),
+    );
+  } catch (error) {
+    set(body, refused(error));
+  }
+}
+
+function addPartitions(name, done) {
+  const wanted = h("input", { type: "number", min: "1", max: "10000", required: true });
+  confirm({
+    title: `Add partitions to ${name}`,
+    text: [h("p", {}, "Keys go to other partitions from then on."), field("Partitions in all", wanted)],
+    action: "Add",
+    act: async () => {
+      await post(path`v1/topics/${name}/partitions`, { count: Number(wanted.value) });
+      await done();
+    },
+  });
+}
+
+async function remove(name, isInternal) {
+  const isDone = await confirm({
+    title: `Delete ${name}`,
+    text: h("p", {}, "All its records are lost. It cannot be undone.", isInternal ? " This topic is internal: the cluster needs it." : ""),
+    action: "Delete",
+    name,
+    isDangerous: true,
+    act: () => call("DELETE", path`v1/topics/${name}`),
+  });
+  if (isDone) location.hash = "#/topics";
+}
+
+// ---------------------------------------------------------------- produce
+
+async function produce(body, name, { signal }) {
+  const topic = await get(path`v1/topics/${name}`, {}, signal);
+  const partition = choice([["", "by the key, else in turn"], ...topic.partitions.map((each) => [String(each.partition), String(each.partition)])], "");
+  const form = ["text", "base64"].map((each) => [each, each]);
+  const keyForm = choice(form, "text", { "aria-label": "Form of the key" });
+  const valueForm = choice(form, "text", { "aria-label": "Form of the value" });
+  const key = h("input", { type: "text", autocomplete: "off", spellcheck: "false" });
+  const isTombstone = h("input", { type: "checkbox" });
+  const value = h("textarea", { spellcheck: "false" });
+  const headers = h("textarea", { placeholder: "trace=abc", spellcheck: "false" });
+  const outcome = h("div");
+  async function send(event) {
+    event.preventDefault();
+    try {
+      const made = await post(path`v1/topics/${name}/records`, {
+        records: [{
+          key: key.value ? { [keyForm.value]: key.value } : null,
+          value: isTombstone.checked ? null : { [valueForm.value]: value.value },
+          headers: headers.value.split("\n").map((each) => each.trim()).filter(Boolean).map(header),
+          partition: partition.value ? Number(partition.value) : null,
+        }],
+      });
+      const [written] = made.written;
+      set(outcome, note("good", badge("good", "Written"), ` Partition ${written.partition}, offset ${written.offset}. `, h("a", { href: `#/topics/${encodeURIComponent(name)}/records?from=offset&partition=${written.partition}&offset=${written.offset}` }, "Show it")));
+    } catch (error) {
+      set(outcome, refused(error));
+    }
+  }
+  put(body, h(
+    "form", { on: { submit: send } },
+    h("div", { class: "row" }, field("Key", key, "Empty: no key."), field("Key is", keyForm), field("Partition", partition)),
+    field("Value", value),
+    h("div", { class: "row" }, field("Value is", valueForm), h("label", { class: "check" }, isTombstone, "no value (a tombstone)")),
+    field("Headers, one NAME=VALUE a line", headers),
+    h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, "Write the record")), outcome,
+  ));
+}
+
+function header(line) {
+  const at = line.indexOf("=");
+  return at < 0 ? { name: line, value: null } : { name: line.slice(0, at), value: { text: line.slice(at + 1) } };
+}
+
+// ---------------------------------------------------------------- configs
+
+async function configs(body, name, { signal }) {
+  const where = path`v1/topics/${name}/configs`;
+  async function draw() {
+    const page = await get(where, {}, signal);
+    set(body, configTable(`Configs of ${name}`, page.configs, (config) => alter(config)));
+  }
+  async function alter(config) {
+    const value = h("input", { type: "text", value: config.value ?? "", autocomplete: "off", spellcheck: "false" });
+    const isReset = h("input", { type: "checkbox" });
+    await confirm({
+      title: `Change ${config.name}`,
+      text: [
+        h("p", {}, config.documentation ?? ""),
+        field("New value", value), h("label", { class: "check" }, isReset, "back to the cluster's value"),
+      ],
+      action: "Change",
+      act: () => call("PATCH", where, {
+        body: isReset.checked ? { reset: [config.name] } : { set: { [config.name]: value.value } },
+      }),
+    });
+    await draw();
+  }
+  await draw();
+}
