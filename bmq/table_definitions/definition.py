@@ -1,5 +1,7 @@
 """The definition of a table made from a topic: columns and their sources, partitions, and records that do not fit.
 
+With `index` the table is laid out for lookups by key (index_layout.py).
+
 A definition is a value: it is checked as a whole when created, and its JSON form gives an equal one. Each refusal is
 one sentence. docs/TABLES.md describes the form for users.
 """
@@ -33,6 +35,7 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 from bmq.table_definitions.avro_schema import AvroSchema, SchemaRefused
 from bmq.table_definitions.column_types import ColumnType
+from bmq.table_definitions.index_layout import IndexLayout, layout_fault
 
 DEFINITION_BYTES_MAX: Final = 256 * 1024
 FIELDS_MAX: Final = 1_000
@@ -143,6 +146,10 @@ def _refusal(sentence: str) -> PydanticCustomError:
 def _split(path: object) -> object:
     """A path may be a text with dots; a list allows names that contain dots."""
     return path.split(".") if isinstance(path, str) and path else path
+
+
+def _is_none(value: object) -> bool:
+    return value is None
 
 
 def _form(pattern: str, words: str) -> BeforeValidator:
@@ -307,6 +314,8 @@ class TableDefinition(_Part):
     ] = None
     starting_offsets: StartingOffsets = StartingOffsets.EARLIEST
     description: Description = ""
+    # Left out where there is none: earlier releases refuse a definition with keys that they do not know.
+    index: Annotated[IndexLayout | None, Field(exclude_if=_is_none, description="Layout for lookups by key")] = None
 
     @property
     def dead_letter_table(self) -> str | None:
@@ -332,7 +341,7 @@ class TableDefinition(_Part):
             raise InvalidDefinition(sentence_of(error.errors(include_url=False, include_context=False))) from None
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """Every key, in the order above; `from_json` gives the same definition."""
+        """Every key, in the order above, but no `index` where there is none; `from_json` gives the same definition."""
         return self.model_dump_json(indent=indent)
 
     # --- checks of the whole
@@ -354,6 +363,7 @@ class TableDefinition(_Part):
             raise _refusal("dead_letter is the table itself; records that do not fit need another one")
         self._check_values()
         self._check_partitioning()
+        self._check_index()
         return self
 
     def _check_values(self) -> None:
@@ -396,6 +406,15 @@ class TableDefinition(_Part):
                     f"partitioning by {each.by.value} of {each.field} is called {each.field}_{each.by.value}, "
                     "and so is a field; rename that"
                 )
+
+    def _check_index(self) -> None:
+        if self.index is None:
+            return
+        fault = layout_fault(self.index, {each.name: each.type for each in self.fields})
+        if fault is None and any(each.by in _TIMES for each in self.partitioning):
+            fault = "partitioning: an index is partitioned by its time already; index.every says how much"
+        if fault is not None:
+            raise _refusal(fault)
 
 
 def _check_avro(avro: AvroFormat, fields: Sequence[TableField]) -> None:

@@ -38,7 +38,7 @@ def alterations(old: TableDefinition, new: TableDefinition) -> tuple[str, ...]:
         raise AlterationRefused(
             f"dead_letter is {old.dead_letter_table} and stays so: what did not fit so far is there"
         )
-    changes: list[str] = []
+    changes: list[str] = _index_changes(old, new)
     added = {each.name: each for each in new.fields}
     for before in old.fields:
         after = added.pop(before.name, None)
@@ -83,6 +83,25 @@ def _field_changes(old: TableField, new: TableField) -> list[str]:
     if new.description != old.description:
         changes.append(f"the description of field {old.name} is another")
     return changes
+
+
+def _index_changes(old: TableDefinition, new: TableDefinition) -> list[str]:
+    """Raises AlterationRefused."""
+    before, after = old.index, new.index
+    if before is None and after is None:
+        return []
+    if before is None or after is None or before.model_copy(update={"retention_ms": after.retention_ms}) != after:
+        raise AlterationRefused("index: only its retention may change; make another index with the other keys")
+    known = {each.name for each in old.fields}
+    added = next((each.name for each in new.fields if each.name not in known), None)
+    if added is not None:
+        raise AlterationRefused(
+            f"field {added} cannot be added to an index: rows that are there lack it, so it would not find them; "
+            "make another index"
+        )
+    if after.retention_ms != before.retention_ms:
+        return [f"rows are kept for {after.retention_ms} ms" if after.retention_ms else "rows are kept for ever"]
+    return []
 
 
 def _format_changes(old: TableDefinition, new: TableDefinition) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Final
 from bmq.spark.tables.errors import TableMismatch
 from bmq.table_definitions.column_types import is_widening
 from bmq.table_definitions.definition import DEAD_LETTER_COLUMNS, Partitioning, TableDefinition, Transform
+from bmq.table_definitions.index_layout import TIMESTAMP_COLUMN, IndexLayout
 
 PARTITION_COLUMN: Final = "_bmq_partition"
 OFFSET_COLUMN: Final = "_bmq_offset"
@@ -32,6 +33,9 @@ TABLE_PROPERTIES: Final[Mapping[str, str]] = {
     "write.metadata.previous-versions-max": "100",
     "commit.retry.num-retries": "20",
 }
+INDEX_ROW_GROUP_BYTES: Final = 8 * 1024 * 1024
+INDEX_BLOOM_BYTES_MAX: Final = 256 * 1024
+"""Of one row group and column: enough for 200,000 different values with one false answer in 100."""
 
 
 def spark_type(column_type: str) -> str:
@@ -45,7 +49,20 @@ def definition_type(type_of_spark: str) -> str:
 
 def table_columns(definition: TableDefinition) -> dict[str, str]:
     """Names and Spark types, in order."""
-    return {**{field.name: spark_type(field.type) for field in definition.fields}, **OWN_COLUMNS}
+    own = OWN_COLUMNS if definition.index is None else {**OWN_COLUMNS, TIMESTAMP_COLUMN: "timestamp"}
+    return {**{field.name: spark_type(field.type) for field in definition.fields}, **own}
+
+
+def index_properties(layout: IndexLayout) -> dict[str, str]:
+    """Properties of Iceberg's Parquet writer for lookups: small row groups, each with bloom filters for exact keys.
+
+    A lookup reads whole row groups, chosen by their least and greatest values and their bloom filters.
+    """
+    return {
+        "write.parquet.row-group-size-bytes": str(INDEX_ROW_GROUP_BYTES),
+        "write.parquet.bloom-filter-max-bytes": str(INDEX_BLOOM_BYTES_MAX),
+        **{f"write.parquet.bloom-filter-enabled.column.{name}": "true" for name in layout.bloom_columns},
+    }
 
 
 def dead_letter_columns() -> dict[str, str]:
@@ -73,15 +90,23 @@ def transform(partitioning: Partitioning) -> str:
 
 
 def create_statement(
-    identifier: str, columns: Mapping[str, str], topic: str, partitioning: tuple[Partitioning, ...] = ()
+    identifier: str,
+    columns: Mapping[str, str],
+    topic: str,
+    partitioning: tuple[Partitioning, ...] = (),
+    index: IndexLayout | None = None,
 ) -> str:
-    """`identifier`: already quoted."""
+    """`identifier`: already quoted. `index`: the layout for lookups, with partitions by its time."""
     properties = {OWNER_PROPERTY: topic, **TABLE_PROPERTIES}
+    partitions = list(map(transform, partitioning))
+    if index is not None:
+        properties |= index_properties(index)
+        partitions.insert(0, f"{index.every.value}s({quoted(index.time_column)})")
     parts = [
         f"CREATE TABLE IF NOT EXISTS {identifier}",
         f"({', '.join(f'{quoted(name)} {kind}' for name, kind in columns.items())})",
         "USING iceberg",
-        *([f"PARTITIONED BY ({', '.join(map(transform, partitioning))})"] if partitioning else []),
+        *([f"PARTITIONED BY ({', '.join(partitions)})"] if partitions else []),
         f"TBLPROPERTIES ({', '.join(f'{text(key)} = {text(value)}' for key, value in properties.items())})",
     ]
     return " ".join(parts)

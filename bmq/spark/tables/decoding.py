@@ -23,6 +23,7 @@ from bmq.spark.tables.markers import MARKER, marked_avro_schema
 from bmq.spark.tables.protobuf_values import column_name, protobuf_columns
 from bmq.table_definitions.avro_schema import AvroSchema
 from bmq.table_definitions.definition import Format, Source, TableDefinition, TableField, TimeUnit
+from bmq.table_definitions.index_layout import TIMESTAMP_COLUMN, IndexLayout
 
 RECORD_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 """Columns that the source must provide, like the Kafka connector."""
@@ -71,13 +72,24 @@ def fitting_rows(decoded_records: DataFrame, columns: Sequence[str]) -> DataFram
     row_type = decoded_records.schema[_ROW].dataType
     assert isinstance(row_type, StructType)
     known = {name.lower() for name in row_type.names}
-    own = {PARTITION_COLUMN: F.col("partition"), OFFSET_COLUMN: F.col("offset")}
+    own = {
+        PARTITION_COLUMN: F.col("partition"),
+        OFFSET_COLUMN: F.col("offset"),
+        TIMESTAMP_COLUMN: F.col("timestamp"),
+    }
     row = F.col(_ROW)
     chosen = [
         own[name] if name in own else row.getField(name) if name.lower() in known else F.lit(None) for name in columns
     ]
     fits = decoded_records.where(F.col(_REASON).isNull())
     return fits.select(*(column.alias(name) for name, column in zip(columns, chosen, strict=True)))
+
+
+def laid_out(rows: DataFrame, index: IndexLayout | None) -> DataFrame:
+    """Rows in the order of an index's files; unchanged for any other table."""
+    if index is None:
+        return rows
+    return rows.sortWithinPartitions(*(F.col(name).asc_nulls_last() for name in index.sort_columns))
 
 
 def misfit_rows(decoded_records: DataFrame) -> DataFrame:

@@ -27,6 +27,7 @@ from bmq.spark.tables.errors import CommitConflict, TableJobError, TableMismatch
 from bmq.spark.tables.snapshot_chain import STAGE_SUMMARY, WAP_PROPERTY, AncestorSnapshot, check_chain, check_staging
 from bmq.spark.tables.table_offsets import OFFSETS_PROPERTY, WRITER_PROPERTY, TableOffsets, Writer
 from bmq.table_definitions.definition import Partitioning
+from bmq.table_definitions.index_layout import IndexLayout
 
 _CATALOG_CLASS: Final = "org.apache.iceberg.spark.SparkCatalog"
 _VALIDATION_FAILED: Final = "org.apache.iceberg.exceptions.ValidationException"
@@ -109,10 +110,17 @@ class IcebergTable:
         self.name = name
         self.identifier = ".".join(map(quoted, (catalog.name, catalog.namespace, name)))
 
-    def ensure(self, columns: Mapping[str, str], topic: str, partitioning: tuple[Partitioning, ...] = ()) -> None:
+    def ensure(
+        self,
+        columns: Mapping[str, str],
+        topic: str,
+        partitioning: tuple[Partitioning, ...] = (),
+        *,
+        index: IndexLayout | None = None,
+    ) -> None:
         """Create the table if missing, else add missing columns. Raises TableMismatch, TableJobError."""
         spark = self._spark
-        spark.sql(create_statement(self.identifier, columns, topic, partitioning))
+        spark.sql(create_statement(self.identifier, columns, topic, partitioning, index))
         if OWNER_PROPERTY not in self._properties(self._load()):
             raise TableMismatch(f"table {self.name} is there already, and was not made of a topic; it is left alone")
         self._check_staging(self._load())

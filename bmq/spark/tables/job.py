@@ -24,7 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from bmq.protocol.errors import BmqError
 from bmq.spark.tables.checkpoint import Checkpoint
 from bmq.spark.tables.columns import dead_letter_columns, table_columns
-from bmq.spark.tables.decoding import decoded, fitting_rows, misfit_rows
+from bmq.spark.tables.decoding import decoded, fitting_rows, laid_out, misfit_rows
 from bmq.spark.tables.errors import (
     CommitConflict,
     RecordsLost,
@@ -208,7 +208,7 @@ class TableJob:
         check_committed(checkpoint.path, committed.get(topic, {}), offsets, self._name)
 
     def _ensure_tables(self, definition: TableDefinition) -> None:
-        self._table.ensure(table_columns(definition), definition.topic, definition.partitioning)
+        self._table.ensure(table_columns(definition), definition.topic, definition.partitioning, index=definition.index)
         name = definition.dead_letter_table
         self._dead_letters = None if name is None else IcebergTable(self._spark, self._catalog, name, self._name)
         if self._dead_letters is not None:
@@ -249,7 +249,9 @@ class TableJob:
             raise TableTaken(f"table {self._name}: others keep writing it, batch {batch} found no place between them")
         self._report(batch, outcome, began_ns)
         if outcome.rows or outcome.dead_letters:
-            self._maintenance.committed(tuple(table.identifier for table in self._tables))
+            self._maintenance.committed(
+                {table.identifier: self._definition.index if table is self._table else None for table in self._tables}
+            )
 
     def _reload_definition(self) -> None:
         """Use a definition that was altered meanwhile; if it cannot be read, keep the last one."""
@@ -282,7 +284,7 @@ class TableJob:
             definition_for(offsets, dead_offsets, current=self._definition.to_json())
         )
         rows = decoded(_behind(records, offsets), definition)
-        staged = self._table.stage(fitting_rows(rows, self._table.column_names()))
+        staged = self._table.stage(laid_out(fitting_rows(rows, self._table.column_names()), definition.index))
         refused: Staged | None = None
         if not all_fit(ranges, staged.rows):
             refused = self._stage_misfits(_behind(rows, dead_offsets))

@@ -1,4 +1,4 @@
-"""Merges small files and expires old snapshots while the job runs, in a separate thread.
+"""Merges small files, deletes what an index does not keep, and expires old snapshots while the job runs, in a separate thread.
 
 Neither affects "exactly once": the offsets are a property of the table, merged files do not count as added, and a
 snapshot that a batch has just staged is younger than any that may expire.
@@ -9,13 +9,20 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Mapping
 from typing import Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from bmq.spark.tables.maintenance_policy import MaintenancePolicy, expire_statement, merge_statement
+from bmq.spark.tables.maintenance_policy import (
+    MaintenancePolicy,
+    expire_statement,
+    merge_statement,
+    retention_statement,
+)
+from bmq.table_definitions.index_layout import IndexLayout
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -32,8 +39,8 @@ class Maintenance:
         self.merged_files = 0
         """Counted since the job began."""
 
-    def committed(self, tables: tuple[str, ...]) -> None:
-        """Call after each commit. `tables`: whole identifiers."""
+    def committed(self, tables: Mapping[str, IndexLayout | None]) -> None:
+        """Call after each commit. `tables`: by whole identifier the layout of an index, None for any other table."""
         self._commits += 1
         is_running = self._round is not None and self._round.is_alive()
         if not self._policy.every_commits or self._commits < self._policy.every_commits or is_running:
@@ -47,12 +54,15 @@ class Maintenance:
         if self._round is not None:
             self._round.join()
 
-    def _run(self, tables: tuple[str, ...]) -> None:
-        for table in tables:
+    def _run(self, tables: Mapping[str, IndexLayout | None]) -> None:
+        for table, index in tables.items():
             try:
-                row = self._spark.sql(merge_statement(self._catalog, table, self._policy)).collect()[0]
-                self.merged_files += int(row["rewritten_data_files_count"])
                 now_ms = time.time_ns() // 1_000_000
+                deletion = None if index is None else retention_statement(table, index, now_ms)
+                if deletion is not None:
+                    self._spark.sql(deletion).collect()
+                row = self._spark.sql(merge_statement(self._catalog, table, self._policy, index)).collect()[0]
+                self.merged_files += int(row["rewritten_data_files_count"])
                 self._spark.sql(expire_statement(self._catalog, table, self._policy, now_ms)).collect()
             except (Py4JJavaError, PySparkException) as error:
                 _LOG.warning("table %s was not tidied up: %s", table, str(error).splitlines()[0])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from bmq.spark.tables.columns import quoted, text
+from bmq.table_definitions.index_layout import Every, IndexLayout
 
 _HOUR_MS: Final = 3_600_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_PARTITION_MS: Final = {Every.HOUR: _HOUR_MS, Every.DAY: 24 * _HOUR_MS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +36,11 @@ class MaintenancePolicy:
             raise ValueError("snapshots_min is at least 1, files_min at least 2, every_commits at least 0")
 
 
-def merge_statement(catalog: str, table: str, policy: MaintenancePolicy) -> str:
+def merge_statement(catalog: str, table: str, policy: MaintenancePolicy, index: IndexLayout | None = None) -> str:
     """The statement that merges small files. If a long merge fails, the part that it has merged is kept.
 
     `table`: its whole identifier. Without the catalog's name, Iceberg first looks for a catalog called like the namespace and
-    logs that it found none.
+    logs that it found none. Files of an index are sorted anew, so that each has few of the keys.
     """
     options = {
         "min-input-files": policy.files_min,
@@ -45,7 +48,21 @@ def merge_statement(catalog: str, table: str, policy: MaintenancePolicy) -> str:
         "partial-progress.enabled": "true",
     }
     pairs = ", ".join(f"{text(key)}, {text(str(value))}" for key, value in options.items())
-    return f"CALL {quoted(catalog)}.system.rewrite_data_files(table => {text(table)}, options => map({pairs}))"
+    sort = ""
+    if index is not None:
+        order = ", ".join(f"{name} ASC NULLS LAST" for name in index.sort_columns)
+        sort = f"strategy => 'sort', sort_order => {text(order)}, "
+    return f"CALL {quoted(catalog)}.system.rewrite_data_files(table => {text(table)}, {sort}options => map({pairs}))"
+
+
+def retention_statement(table: str, index: IndexLayout, now_ms: int) -> str | None:
+    """The statement that deletes what is older than an index keeps: whole partitions, so that no file is written anew."""
+    if index.retention_ms is None:
+        return None
+    partition_ms = _PARTITION_MS[index.every]
+    before_ms = max(0, now_ms - index.retention_ms) // partition_ms * partition_ms
+    before = (_EPOCH + timedelta(milliseconds=before_ms)).strftime("%Y-%m-%d %H:%M:%S")
+    return f"DELETE FROM {table} WHERE {quoted(index.time_column)} < TIMESTAMP {text(f'{before} UTC')}"
 
 
 def expire_statement(catalog: str, table: str, policy: MaintenancePolicy, now_ms: int) -> str:

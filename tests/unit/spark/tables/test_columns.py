@@ -52,6 +52,19 @@ def test_a_table_is_made_with_its_topic_and_partitions() -> None:
     assert "'write.wap.enabled' = 'true'" in made
 
 
+def test_an_index_has_the_records_time_partitions_by_it_and_bloom_filters() -> None:
+    fields = [{"name": "city", "type": "string"}, {"name": "paid_at", "type": "timestamp", "unit": "ms"}]
+    index = {"keys": [{"field": "city"}, {"field": "paid_at", "by": "range"}]}
+    partitioning = [{"by": "bucket", "field": "city", "buckets": 4}]
+    made = definition(fields=fields, index=index, partitioning=partitioning)
+    assert table_columns(made)["_bmq_timestamp"] == "timestamp"
+    statement = create_statement(T, table_columns(made), "orders", made.partitioning, made.index)
+    assert "PARTITIONED BY (hours(`_bmq_timestamp`), bucket(4, `city`))" in statement
+    assert "'write.parquet.bloom-filter-enabled.column.city' = 'true'" in statement
+    assert "column.paid_at" not in statement
+    assert "'write.parquet.row-group-size-bytes' = '8388608'" in statement
+
+
 def test_text_ends_nowhere_but_at_its_end() -> None:
     assert text("a\\'b") == "'a\\\\\\'b'"
 

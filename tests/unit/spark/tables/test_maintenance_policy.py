@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from bmq.spark.tables.maintenance_policy import MaintenancePolicy, expire_statement, merge_statement
+from bmq.spark.tables.maintenance_policy import (
+    MaintenancePolicy,
+    expire_statement,
+    merge_statement,
+    retention_statement,
+)
+from bmq.table_definitions.index_layout import Every, IndexKey, IndexLayout, KeyKind
 
 pytestmark = pytest.mark.unit
 
@@ -21,6 +27,22 @@ def test_statements_name_the_table_and_the_limits() -> None:
         "CALL `bmq`.system.expire_snapshots(table => '`bmq`.`tables`.`t`', "
         "older_than => TIMESTAMP '2023-11-14 22:13:20.123000 UTC', retain_last => 3, stream_results => true)"
     )
+
+
+def test_an_index_is_sorted_anew_and_loses_whole_partitions() -> None:
+    layout = IndexLayout(keys=(IndexKey(field="city"), IndexKey(field="price", by=KeyKind.RANGE)), retention_ms=HOUR_MS)
+    merged = merge_statement("bmq", "t", MaintenancePolicy(), layout)
+    assert (
+        "table => 't', strategy => 'sort', sort_order => "
+        "'city ASC NULLS LAST, price ASC NULLS LAST, _bmq_timestamp ASC NULLS LAST', options => map("
+    ) in merged
+    now_ms = 1_700_000_000_123  # 22:13:20
+    assert retention_statement("t", layout, now_ms) == (
+        "DELETE FROM t WHERE `_bmq_timestamp` < TIMESTAMP '2023-11-14 21:00:00 UTC'"
+    )
+    by_day = layout.model_copy(update={"every": Every.DAY})
+    assert str(retention_statement("t", by_day, now_ms)).endswith("'2023-11-14 00:00:00 UTC'")
+    assert retention_statement("t", layout.model_copy(update={"retention_ms": None}), now_ms) is None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,219 @@
+"""Records of the tail as rows: what fits, as what value, and what does not fit."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import fastavro
+import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+
+from bmq.index.row_decoder import TailRows
+from bmq.index.topic_log import LogRecord
+from bmq.table_definitions.definition import TableDefinition
+from tests.unit.table_definitions.definitions import ORDER_SCHEMA, descriptor_set
+
+pytestmark = pytest.mark.unit
+
+
+def made(value_format: str, fields: list[dict[str, Any]], **more: Any) -> TableDefinition:
+    form = {"name": "t", "topic": "orders", "format": value_format, "fields": fields, **more}
+    return TableDefinition.from_json(json.dumps(form))
+
+
+def decoded(definition: TableDefinition, value: bytes | None, **record: Any) -> dict[str, Any] | None:
+    """The row of one record; None: it does not fit."""
+    rows = TailRows(definition)
+    given: dict[str, Any] = {"timestamp_ms": 1_500, "key": b"k", "headers": (), **record}
+    rows.take(LogRecord(partition=1, offset=9, value=value, **given))
+    assert len(rows) + rows.misfits == 1
+    found: list[dict[str, Any]] = rows.table().to_pylist()
+    return found[0] if found else None
+
+
+@pytest.mark.parametrize(
+    ("column_type", "text", "expected"),
+    [
+        ("long", "9223372036854775807", 2**63 - 1),
+        ("int", "-7", -7),
+        ("double", "1e3", 1000.0),
+        ("double", '"Infinity"', float("inf")),
+        ("float", "2", 2.0),
+        ("decimal(5,2)", "1.005", Decimal("1.01")),
+        ("decimal(5,2)", '"12.5"', Decimal("12.50")),
+        ("decimal(5,2)", "1e-400", Decimal("0.00")),
+        ("boolean", "true", True),
+        ("string", "1.50", "1.50"),
+        ("string", "true", "true"),
+        ("string", '{"a": [1, "x", null]}', '{"a":[1,"x",null]}'),
+        ("binary", '"AAE="', b"\0\1"),
+        ("date", '"2026-11-24"', date(2026, 11, 24)),
+        ("date", '"2026-11-24T10:00:00Z"', date(2026, 11, 24)),
+        ("timestamp", '"2026-11-24T10:00:00.1234567+02:00"', datetime(2026, 11, 24, 8, 0, 0, 123_456, tzinfo=UTC)),
+        ("timestamp", '"2026-11-24 10:00"', datetime(2026, 11, 24, 10, tzinfo=UTC)),
+        ("timestamp", '"2026-11-24 10:00:00 Europe/Berlin"', datetime(2026, 11, 24, 9, tzinfo=UTC)),
+        ("timestamp", '"2026-11"', datetime(2026, 11, 1, tzinfo=UTC)),
+        ("long", "null", None),
+    ],
+)
+def test_json_values(column_type: str, text: str, expected: object) -> None:
+    row = decoded(made("json", [{"name": "x", "type": column_type}]), f'{{"x":{text}}}'.encode())
+    assert row is not None
+    assert row["x"] == expected
+    assert (row["_bmq_partition"], row["_bmq_offset"]) == (1, 9)
+    assert row["_bmq_timestamp"] == datetime(1970, 1, 1, 0, 0, 1, 500_000, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("column_type", "value"),
+    [
+        ("long", b"no JSON"),
+        ("long", b'{"x":1}{"x":2}'),
+        ("long", b'{"x":1'),
+        ("long", b"[1]"),
+        ("long", b"\xff"),
+        ("long", None),
+        ("long", b'{"x":"1"}'),
+        ("long", b'{"x":1.0}'),
+        ("long", b'{"x":9223372036854775808}'),
+        ("int", b'{"x":2147483648}'),
+        ("boolean", b'{"x":1}'),
+        ("double", b'{"x":"1.5"}'),
+        ("decimal(5,2)", b'{"x":1000}'),
+        ("decimal(5,2)", b'{"x":"cheap"}'),
+        ("decimal(5,2)", b'{"x":1e400000000}'),
+        ("timestamp", b'{"x":"10:00"}'),
+        ("timestamp", b'{"x":"2026-13-01"}'),
+        ("timestamp", b'{"x":"2026-11-24 10:00:00 Nowhere/Land"}'),
+        ("date", b'{"x":20261124}'),
+        ("binary", b'{"x":"%"}'),
+        ("string", b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"),
+    ],
+)
+def test_json_that_does_not_fit_has_no_row(column_type: str, value: bytes | None) -> None:
+    assert decoded(made("json", [{"name": "x", "type": column_type}]), value) is None
+
+
+def test_paths_and_required_fields() -> None:
+    fields = [{"name": "city", "type": "string", "path": "customer.address.city", "required": True}]
+    definition = made("json", fields)
+    row = decoded(definition, b'{"customer":{"address":{"city":"Bern"}}}')
+    assert row is not None
+    assert row["city"] == "Bern"
+    for value in (b'{"customer":{"address":{}}}', b'{"customer":null}', b"{}", b'{"customer":{"address":"Bern"}}'):
+        assert decoded(definition, value) is None, value
+
+
+@pytest.mark.parametrize(("unit", "number"), [("s", 2), ("ms", 2_000), ("us", 2_000_000)])
+def test_times_that_are_numbers(unit: str, number: int) -> None:
+    definition = made("json", [{"name": "x", "type": "timestamp", "unit": unit}])
+    row = decoded(definition, f'{{"x":{number}}}'.encode())
+    assert row is not None
+    assert row["x"] == datetime(1970, 1, 1, 0, 0, 2, tzinfo=UTC)
+    assert decoded(definition, f'{{"x":{10**18 * 9}}}'.encode()) is None
+
+
+def test_parts_of_the_record_beside_the_value() -> None:
+    fields = [
+        {"name": "k", "type": "string", "source": "key"},
+        {"name": "h", "type": "binary", "source": "header", "path": ["trace"]},
+        {"name": "t", "type": "string", "source": "topic"},
+        {"name": "p", "type": "int", "source": "partition"},
+        {"name": "o", "type": "long", "source": "offset"},
+        {"name": "at", "type": "timestamp", "source": "timestamp"},
+    ]
+    definition = made("raw", fields)
+    row = decoded(definition, None, headers=(("trace", b"1"), ("trace", b"2"), ("x", b"3")), timestamp_ms=None)
+    assert row is not None
+    assert (row["k"], row["h"], row["t"], row["p"], row["o"], row["at"]) == ("k", b"2", "orders", 1, 9, None)
+    assert decoded(definition, b"", key=b"\xff") is None
+
+
+def test_raw_values() -> None:
+    definition = made("raw", [{"name": "v", "type": "string"}])
+    row = decoded(definition, "ä".encode())
+    assert row is not None
+    assert row["v"] == "ä"
+    assert decoded(definition, b"\xff") is None
+    null = decoded(definition, None)
+    assert null is not None
+    assert null["v"] is None
+
+
+# --- Avro
+
+AVRO_FIELDS = [
+    {"name": "id", "type": "long"},
+    {"name": "count", "type": "int"},
+    {"name": "price", "type": "decimal(10,2)"},
+    {"name": "at", "type": "timestamp"},
+    {"name": "at_ms", "type": "long", "path": "at"},
+    {"name": "day", "type": "date"},
+    {"name": "state", "type": "string"},
+    {"name": "customer", "type": "string", "path": "customer.name"},
+]
+ORDER = {
+    "id": 7,
+    "count": None,
+    "price": Decimal("1.50"),
+    "at": datetime(2026, 11, 24, 10, 0, 0, 123_000, tzinfo=UTC),
+    "day": date(2026, 11, 24),
+    "state": "PAID",
+    "before": None,
+    "tags": ["a"],
+    "customer": {"name": "Ann", "next": None},
+}
+
+
+def avro(order: dict[str, Any]) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(json.dumps(ORDER_SCHEMA))), order)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("has_id", [False, True])
+def test_avro_values(has_id: bool) -> None:
+    form = {"writer_schemas": {"17": ORDER_SCHEMA}} if has_id else {"writer_schema": ORDER_SCHEMA}
+    definition = made("avro", AVRO_FIELDS, avro=form)
+    frame = b"\0\0\0\0\x11" if has_id else b""
+    row = decoded(definition, frame + avro(ORDER))
+    assert row is not None
+    expected = {**ORDER, "customer": "Ann", "at_ms": 1_795_514_400_123}
+    assert {name: row[name] for name in ("id", "count", "price", "at", "at_ms", "day", "state", "customer")} == {
+        name: expected[name] for name in ("id", "count", "price", "at", "at_ms", "day", "state", "customer")
+    }
+    assert decoded(definition, frame + b"\xff\xff") is None
+    assert decoded(definition, b"\0\0\0\0\x12" + avro(ORDER)) is None if has_id else True
+    assert decoded(definition, b"") is None
+
+
+# --- Protobuf
+
+
+def test_protobuf_values() -> None:
+    form = {"message": "shop.Order", "descriptor_set": descriptor_set()}
+    fields = [
+        {"name": "id", "type": "long"},
+        {"name": "price", "type": "double"},
+        {"name": "at", "type": "timestamp"},
+        {"name": "customer", "type": "string", "path": "customer.name"},
+    ]
+    definition = made("protobuf", fields, protobuf=form)
+    assert definition.protobuf is not None
+    pool = DescriptorPool()
+    for file in FileDescriptorSet.FromString(definition.protobuf.descriptor_bytes).file:
+        pool.Add(file)
+    message: Any = GetMessageClass(pool.FindMessageTypeByName("shop.Order"))()
+    message.id, message.price, message.customer.name = 7, 1.5, "Ann"
+    message.at.seconds = 2
+    row = decoded(definition, message.SerializeToString())
+    assert row is not None
+    assert (row["id"], row["price"], row["customer"]) == (7, 1.5, "Ann")
+    assert row["at"] == datetime(1970, 1, 1, 0, 0, 2, tzinfo=UTC)
+    assert decoded(definition, b"\xff") is None
