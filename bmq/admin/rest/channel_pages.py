@@ -81,7 +81,8 @@ def channel_pages(sources: RestSources) -> APIRouter:
         if partitions is not None and not create_topic:
             raise ProblemError(422, "partitions counts for a topic that is created, and create_topic is false")
         here()
-        await asyncio.to_thread(ValueCheck, channel)  # compiling a large schema takes milliseconds
+        if channel.json_schema is not None:
+            await asyncio.to_thread(ValueCheck, channel)  # compiling a large schema takes milliseconds
         orders = here()
         is_topic_coming = create_topic and not orders.has_topic(channel.topic)
         if is_topic_coming and not may_create_topic(request.scope, channel.topic):
