@@ -64,7 +64,7 @@ def parameter_count(function: Function) -> int:
     return len(named) - (bool(named) and named[0].arg in ("self", "cls"))
 
 
-OTHER_COMMANDS = {"dump", "produce", "consume", "up"}
+OTHER_COMMANDS = {"dump", "produce", "consume", "up", "run", "tail"}
 """Functions that become commands without a decorator of their own, or in another module of bmq.cli."""
 
 

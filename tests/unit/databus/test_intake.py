@@ -35,9 +35,12 @@ async def test_records_of_one_turn_are_one_write_and_answered_in_order(
     agent.intake.offer(asking, 5, b"none", record())
     agent.intake.offer(asking, 6, b"a", record(b"6"))
     assert asking.answers == []
-    monkeypatch.setattr(
-        "bmq.databus.spool.files.os.write", lambda descriptor, data: writes.append(len(data)) or real(descriptor, data)
-    )
+
+    def noted(descriptor: int, data: bytes) -> int:
+        writes.append(len(data))
+        return real(descriptor, data)
+
+    monkeypatch.setattr("bmq.databus.spool.files.os.write", noted)
     await turn()
     assert len(writes) == 2  # the head of the file, and all records
     assert [answer.request_id for answer in asking.answers] == list(range(7))
