@@ -8,6 +8,7 @@ from confluent_kafka.admin import NewTopic, OffsetSpec
 
 from bmq.gateway.calls import Calls
 from bmq.gateway.failure import invalid
+from bmq.gateway.group_list import GroupList
 from bmq.gateway.known_topics import KnownTopics
 from bmq.gateway.principal import Principal
 from bmq.gateway.subscription import require_topic
@@ -77,13 +78,7 @@ class AdminService:
         self, _request: gateway_pb2.ListGroupsRequest, context: Any
     ) -> gateway_pb2.ListGroupsResponse:
         async with self._calls.admitted(context, "ListGroups") as principal:
-            what = "the groups cannot be listed"
-            future = principal.admin.list_consumer_groups(request_timeout=principal.answer_wait_s)
-            listed = await principal.answer(future, what)
-            groups = [
-                gateway_pb2.Group(group=one.group_id, type=_name(one.type), state=_name(one.state))
-                for one in sorted(listed.valid, key=lambda one: one.group_id)
-            ]
+            groups = await principal.part(GroupList).groups()
             return gateway_pb2.ListGroupsResponse(groups=groups)
         return gateway_pb2.ListGroupsResponse()
 
@@ -107,7 +102,3 @@ async def _described(principal: Principal, topic: str) -> gateway_pb2.DescribeTo
             for one in sorted(described.partitions, key=lambda one: one.id)
         ],
     )
-
-
-def _name(value: Any) -> str:
-    return "unknown" if value is None else str(value.name).lower()

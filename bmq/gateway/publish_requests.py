@@ -27,8 +27,8 @@ def require_publishable(request: gateway_pb2.PublishRequest, *, records_max: int
             raise invalid(f"record {index} has {record.ByteSize()} bytes, {record_bytes_max} are allowed")
         if record.partition < 0:
             raise invalid(f"record {index} names partition {record.partition}; leave partition out for the key's")
-        if record.timestamp_ms < 0:
-            raise invalid(f"record {index} has a time below zero; leave timestamp_ms out for now")
+        if record.HasField("timestamp_ms") and record.timestamp_ms <= 0:
+            raise invalid(f"record {index} has time {record.timestamp_ms}; leave timestamp_ms out for now")
         if len(record.headers) > HEADERS_MAX:
             raise invalid(f"record {index} has {len(record.headers)} headers, {HEADERS_MAX} are allowed")
         if any(not 0 < len(header.name.encode()) <= HEADER_NAME_BYTES_MAX for header in record.headers):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import OffsetSpec
@@ -17,10 +17,14 @@ from bmq.gateway.cluster_config import reader_config
 from bmq.gateway.consumer_thread import ConsumerThread
 from bmq.gateway.failure import GatewayFailed
 from bmq.gateway.held_records import Place
+from bmq.gateway.known_topics import KnownTopics
 from bmq.gateway.principal import Principal
 from bmq.gateway.received import PARTITION_EOF, failure_of, is_passing, record_of
 from bmq.gateway.source import Subscriber
 from bmq.gateway.tail_window import TailWindow
+
+WATCH_S: Final = 5.0
+"""Between questions whether the topics are still there."""
 
 
 class TailHub:
@@ -28,12 +32,15 @@ class TailHub:
 
     def __init__(self, principal: Principal) -> None:
         self._principal = principal
+        self._topics = principal.part(KnownTopics)
         self._budget = principal.shared.windows
         self._windows: dict[Place, TailWindow] = {}
         self._subscribers: dict[Place, set[Subscriber]] = {}
         self._changing = asyncio.Lock()
         self._changes: set[asyncio.Task[None]] = set()
         self._thread: ConsumerThread | None = None
+        self._topic_ids: dict[str, str] = {}
+        self._watching: asyncio.Task[None] | None = None
 
     @property
     def places(self) -> Sequence[Place]:
@@ -78,10 +85,13 @@ class TailHub:
             missing = [place for place in places if place not in self._windows]
             if not missing:
                 return
+            for topic in {place[0] for place in missing} - self._topic_ids.keys():
+                self._topic_ids[topic] = str((await self._topics.describe(topic)).topic_id)
             ends = await self.offsets(missing, OffsetSpec.latest())
             if self._thread is None:
                 config = {**self._principal.config, **reader_config(self._principal.settings)}
                 self._thread = ConsumerThread(config, self._take, name="tails")
+                self._watching = asyncio.ensure_future(self._watch())
             for place, end in ends.items():
                 self._windows[place] = TailWindow(end, self._principal.settings.window_bytes_max, self._budget)
             assigned = [TopicPartition(*place, offset) for place, offset in ends.items()]
@@ -95,8 +105,26 @@ class TailHub:
             assert self._thread is not None
             for place in gone:
                 self._windows.pop(place).clear()
+            for topic in self._topic_ids.keys() - {place[0] for place in self._windows}:
+                del self._topic_ids[topic]
             unassigned = [TopicPartition(*place) for place in gone]
             await self._thread.order(lambda consumer: consumer.incremental_unassign(unassigned))
+
+    async def _watch(self) -> None:
+        """End the subscribers of topics that were deleted: librdkafka waits for such a topic to come back."""
+        while True:
+            await asyncio.sleep(WATCH_S)
+            for topic, known in tuple(self._topic_ids.items()):
+                try:
+                    found = str((await self._topics.describe(topic)).topic_id)
+                except GatewayFailed as failed:
+                    if failed.status in ("NOT_FOUND", "PERMISSION_DENIED"):
+                        self._topics.forget(topic)
+                        self._fail(topic, failed)
+                    continue
+                if found != known:
+                    self._topics.forget(topic)
+                    self._fail(topic, GatewayFailed("NOT_FOUND", f"topic {topic!r} was deleted and made again"))
 
     async def offsets(self, places: Sequence[Place], spec: Any) -> Mapping[Place, int]:
         """The offset of each place by a spec of confluent_kafka. Raises GatewayFailed."""
@@ -144,6 +172,9 @@ class TailHub:
     async def close(self) -> None:
         while self._changes:
             await asyncio.wait(set(self._changes))
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait({self._watching})
         for window in self._windows.values():
             window.clear()
         self._windows.clear()

@@ -165,8 +165,8 @@ def test_subscribers_begin_at_the_end_at_a_time_and_take_what_passes_their_filte
     topic, header = make_topic(), clients.messages.Header
     for number in range(6):
         tag = header(name="bmq-tag", value=b"odd" if number % 2 else b"even")
-        clients.publish(topic, b"%d" % number, timestamp_ms=1_000 * number, headers=[tag])
-    by_time = clients.subscribe(topic, timestamp_ms=3_000, credit=10)
+        clients.publish(topic, b"%d" % number, timestamp_ms=1_000 * (number + 1), headers=[tag])
+    by_time = clients.subscribe(topic, timestamp_ms=3_500, credit=10)
     assert [record.value for record in by_time.take(3)] == [b"3", b"4", b"5"]
     by_tag = clients.subscribe(topic, position=clients.messages.POSITION_EARLIEST, tags=["odd"], credit=10)
     assert [record.value for record in by_tag.take(3)] == [b"1", b"3", b"5"]
@@ -254,10 +254,15 @@ def test_admin_basics(server: Server, clients: Clients) -> None:
     described = admin.DescribeTopic(messages.DescribeTopicRequest(topic=topic), timeout=WAIT_S)
     assert [(one.earliest_offset, one.latest_offset) for one in described.partitions] == [(0, 0), (0, 1)]
     assert topic in admin.ListTopics(messages.ListTopicsRequest(), timeout=WAIT_S).topics
-    one = clients.subscribe(topic, group=unique_name("listed"), credit=1)
+    share, consumer = unique_name("share"), unique_name("consumer")
+    one = clients.subscribe(topic, group=share, credit=1)
+    two = clients.subscribe(topic, group=consumer, group_kind=messages.GROUP_KIND_CONSUMER, credit=1)
     one.started()
-    groups = {group.type for group in admin.ListGroups(messages.ListGroupsRequest(), timeout=WAIT_S).groups}
-    assert groups >= {"share"} or groups
+    two.started()
+    listed = admin.ListGroups(messages.ListGroupsRequest(), timeout=WAIT_S).groups
+    kinds = {group.group: (group.type, group.state) for group in listed}
+    assert (kinds[share], kinds[consumer]) == (("share", "stable"), ("classic", "stable"))
+    two.close()
     one.close()
     admin.DeleteTopic(messages.DeleteTopicRequest(topic=topic), timeout=WAIT_S)
     assert (

@@ -23,7 +23,8 @@ def request(*records: pb.Record, topic: str = "t") -> pb.PublishRequest:
         (request(*[pb.Record()] * 4), "has 4 records, 3 are allowed"),
         (request(pb.Record(), pb.Record(value=b"x" * 100)), "record 1 has 102 bytes, 100 are allowed"),
         (request(pb.Record(partition=-1)), "record 0 names partition -1"),
-        (request(pb.Record(timestamp_ms=-5)), "below zero"),
+        (request(pb.Record(timestamp_ms=-5)), "has time -5"),
+        (request(pb.Record(timestamp_ms=0)), "has time 0"),
         (request(pb.Record(headers=[pb.Header(name="")])), "empty or too long name"),
     ],
 )
@@ -34,7 +35,7 @@ def test_what_is_refused(wrong: pb.PublishRequest, sentence: str) -> None:
 
 
 def test_what_is_taken() -> None:
-    good = pb.Record(key=b"", partition=0, timestamp_ms=0, headers=[pb.Header(name="a")])
+    good = pb.Record(key=b"", partition=0, timestamp_ms=1, headers=[pb.Header(name="a")])
     require_publishable(request(good, pb.Record()), records_max=3, record_bytes_max=100)
 
 

@@ -53,7 +53,7 @@ def test_filters_and_tags() -> None:
         ({"topics": ["a"], "timestamp_ms": 1, "position": pb.POSITION_LATEST}, "exclude each other"),
         ({"topics": ["a"], "group": "g", "position": pb.POSITION_EARLIEST}, "share.auto.offset.reset"),
         ({"topics": ["a"], "filter": "tag = 'a'", "tags": ["a"]}, "exclude each other"),
-        ({"topics": ["a"], "filter": "tag ="}, ""),
+        ({"topics": ["a"], "filter": "tag ="}, "filter"),
         ({"topics": ["a"], "filter": "x" * 9_000}, "9000 bytes"),
     ],
 )
