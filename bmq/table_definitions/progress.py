@@ -28,8 +28,9 @@ class ReportRefused(BmqError):
 
 
 class JobState(StrEnum):
-    """What the job says of itself."""
+    """What the job, or the process that starts it, says of it."""
 
+    STARTING = "starting"
     RUNNING = "running"
     STOPPED = "stopped"
     FAILED = "failed"
@@ -108,8 +109,8 @@ class Reports:
 
 
 def silent_s(report: Progress | None, reported_at_ms: int | None, now_ms: int) -> int | None:
-    """For how long a job that said it runs has not reported; None: it reports, has ended, or there is none."""
-    if report is None or reported_at_ms is None or report.state is not JobState.RUNNING:
+    """For how long a job that said it starts or runs has not reported; None: it reports, has ended, or there is none."""
+    if report is None or reported_at_ms is None or report.state not in (JobState.STARTING, JobState.RUNNING):
         return None
     age_ms = now_ms - reported_at_ms
     return age_ms // 1_000 if age_ms > SILENT_AFTER_MS else None

@@ -32,9 +32,11 @@ class TableView(BaseModel):
 
 
 class TableLine(BaseModel):
-    """`definition_error`: why this node cannot read the definition; what is in it is null then."""
+    """`definition_error`: why this node cannot read the definition; what is in it, and the ids, are null then."""
 
     name: str
+    table_id: UUID | None
+    topic_id: UUID | None
     topic: str | None
     format: Format | None
     fields: int | None
@@ -99,8 +101,8 @@ class TableStatusView(BaseModel):
     """How far a table is: what its job said last to this controller, beside where the topic ends.
 
     Without a report (`reported_at` is null: no job runs, or it has not reported to this controller yet) all that
-    the job would say is null. `silent_s`: for so many seconds a job whose `state` is running has not reported, which it does
-    every 30 s; null while it does. `topic_exists`: whether the topic that the table was made of is still there. `lag`: of all
+    the job would say is null. `state`: starting is said by what starts the job (`bmq spark tables`). `silent_s`: for so many
+    seconds a job whose `state` is starting or running has not reported, which happens every 30 s; null while it does. `topic_exists`: whether the topic that the table was made of is still there. `lag`: of all
     partitions together.
     """
 
@@ -138,6 +140,8 @@ def table_line(name: str, table: StoredTable) -> TableLine:
     definition = table.definition
     return TableLine(
         name=name,
+        table_id=table.table_id,
+        topic_id=table.topic_id,
         topic=definition.topic,
         format=definition.format,
         fields=len(definition.fields),
@@ -149,7 +153,15 @@ def table_line(name: str, table: StoredTable) -> TableLine:
 
 def unreadable_line(name: str, why: str) -> TableLine:
     return TableLine(
-        name=name, topic=None, format=None, fields=None, version=None, altered_at=None, definition_error=why
+        name=name,
+        table_id=None,
+        topic_id=None,
+        topic=None,
+        format=None,
+        fields=None,
+        version=None,
+        altered_at=None,
+        definition_error=why,
     )
 
 

@@ -61,6 +61,7 @@ def test_only_a_job_that_should_report_and_does_not_is_silent() -> None:
     assert silent_s(None, None, late_ms) is None
     assert silent_s(REPORT, 10, late_ms) is None
     assert silent_s(REPORT, 10, late_ms + 1) == SILENT_AFTER_MS // 1_000
+    assert silent_s(replace(REPORT, state=JobState.STARTING), 10, late_ms + 1) == SILENT_AFTER_MS // 1_000
     for state in (JobState.STOPPED, JobState.FAILED):
         assert silent_s(replace(REPORT, state=state), 10, 10 * late_ms) is None
     assert SILENT_AFTER_MS > 3_000 * REPORT_EVERY_S, "three reports may be lost"

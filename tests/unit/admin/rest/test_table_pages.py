@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -70,7 +71,8 @@ async def test_tables_page_by_page() -> None:
         page = await cluster.get("/v1/tables", limit=2)
         assert [each["name"] for each in page["tables"]] == ["orders", "rows0"]
         assert page["tables"][0] == {
-            "name": "orders", "topic": "orders", "format": "json", "fields": 4, "version": 1,
+            "name": "orders", "table_id": str(UUID(int=9_000)), "topic_id": str(UUID(int=101)),
+            "topic": "orders", "format": "json", "fields": 4, "version": 1,
             "altered_at": "1970-01-01T00:00:01Z", "definition_error": None,
         }  # fmt: skip
         page = await cluster.get("/v1/tables", limit=2, after=page["next_after"])
