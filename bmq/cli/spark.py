@@ -20,6 +20,7 @@ from bmq.cli.spark_output import (
     print_stats,
     print_verified,
 )
+from bmq.cli.spark_tables import register as register_tables
 from bmq.cli.terminal import print_json
 from bmq.spark.jobs.outcome import ExitCode
 from bmq.spark.jobs.ranges import OFFSETS_PER_STEP
@@ -38,6 +39,8 @@ spark_app = typer.Typer(
     help="Jobs over topics on Spark. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 damage found, 4 nothing found, "
     "75 no answer (run it again), 130 interrupted.",
 )
+
+register_tables(spark_app)
 
 Topics = Annotated[list[str], typer.Argument(metavar="TOPIC…", help="Names of topics")]
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic")]

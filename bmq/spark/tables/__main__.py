@@ -4,7 +4,8 @@
         --warehouse hdfs://…/warehouse --checkpoint hdfs://…/checkpoints/orders
 
 With `--rest` the cluster provides the definition, and gets reports: progress, that the job runs, and how it ended. Without it
-the definition is a file. The job prints a line of JSON after each batch. Exit code 0: it was stopped, or the table has
+the definition is a file. The job prints a line of JSON after each batch. `bmq spark table` runs it too, and `bmq spark tables` runs
+one for each table of the cluster. Exit code 0: it was stopped, or the table has
 everything that the topic had. 1: the cluster, the table or Spark failed, so the same command may succeed later. 2: the user
 has to change something first. 130: interrupted while Spark started.
 """
@@ -15,7 +16,8 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
@@ -28,12 +30,15 @@ from bmq.rest_client.login import CONFIG, LoginUnusable, RestLogin, login_of
 from bmq.spark.jvm import remembered_interrupt, start_session
 from bmq.spark.release import SparkTooOld, require_spark
 from bmq.spark.tables.cluster_tables import ClusterTable
+from bmq.spark.tables.ending import ending_of
 from bmq.spark.tables.errors import ChangeNeeded, TableJobError, TableMismatch, TableTaken
 from bmq.spark.tables.heartbeat import heartbeat
 from bmq.spark.tables.iceberg import Catalog
 from bmq.spark.tables.job import TRIGGER_S_DEFAULT, TableJobOptions, start_table
+from bmq.spark.tables.job_lines import OutputForm, batch_line, ended_line, running_line
 from bmq.spark.tables.jvm_errors import first_line, innermost
 from bmq.spark.tables.maintenance_policy import MaintenancePolicy
+from bmq.spark.tables.parent_watch import ParentWatch
 from bmq.spark.tables.progress import TableProgress
 from bmq.spark.tables.stop_signals import receive_interrupts, stop_at_signals
 from bmq.table_definitions.definition import InvalidDefinition, TableDefinition
@@ -42,6 +47,7 @@ from bmq.table_definitions.progress import REPORT_EVERY_S
 FAILED = 1
 REFUSED = 2
 INTERRUPTED = 130
+OPTIONS_BYTES_MAX: Final = 1 << 20
 
 
 class NoSpark(Exception):
@@ -62,6 +68,24 @@ def _pair(text: str) -> tuple[str, str]:
     if not equals or not key:
         raise argparse.ArgumentTypeError(f"{text} is not KEY=VALUE")
     return key, value
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    """`@FILE`: one on each line, without empty ones and comments (#). Passwords belong there: others see a command line."""
+    if not text.startswith("@"):
+        return [_pair(text)]
+    try:
+        with Path(text[1:]).open(encoding="utf-8") as file:
+            lines = file.read(OPTIONS_BYTES_MAX + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        raise argparse.ArgumentTypeError(f"{text[1:]} cannot be read as a file of options: {error}") from None
+    if len(lines) > OPTIONS_BYTES_MAX:
+        raise argparse.ArgumentTypeError(f"{text[1:]} has more than {OPTIONS_BYTES_MAX} bytes")
+    found = [line.strip() for line in lines.splitlines()]
+    unusable = next((at for at, line in enumerate(found, 1) if line[:1] not in ("", "#") and line.find("=") < 1), None)
+    if unusable is not None:  # without the line: it may be a secret
+        raise argparse.ArgumentTypeError(f"{text[1:]}, line {unusable}: it is not KEY=VALUE")
+    return [_pair(line) for line in found if line and line[0] != "#"]
 
 
 def _count(least: int) -> Callable[[str], int]:
@@ -104,11 +128,11 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument("--source", default="kafka", metavar="FORMAT", help="of the stream [kafka]")
     arguments.add_argument(
         "--option",
-        type=_pair,
-        action="append",
+        type=_pairs,
+        action="extend",
         default=[],
-        metavar="KEY=VALUE",
-        help="of the source: kafka.security.protocol …",
+        metavar="KEY=VALUE|@FILE",
+        help="of the source: kafka.security.protocol …; or a file of them",
     )
     often = arguments.add_mutually_exclusive_group()
     often.add_argument(
@@ -121,6 +145,15 @@ def parser() -> argparse.ArgumentParser:
     arguments.add_argument("--take-over", action="store_true", help="write a table that another job had")
     arguments.add_argument(
         "--accept-rollback", action="store_true", help="go on without the rows that a rollback removed"
+    )
+    arguments.add_argument(
+        "--conf", type=_pair, action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark"
+    )
+    arguments.add_argument(
+        "--output", type=OutputForm, choices=list(OutputForm), default=OutputForm.JSON, help="form of the lines [json]"
+    )
+    arguments.add_argument(
+        "--end-with-parent", action="store_true", help="stop when standard input ends, as that of a dead parent does"
     )
     arguments.add_argument(
         "--merge-every",
@@ -154,45 +187,53 @@ def how_to_run(given: argparse.Namespace, on_progress: Callable[[TableProgress],
     return how
 
 
-def _session(name: str) -> SparkSession:
+def _session(name: str, settings: Mapping[str, str]) -> SparkSession:
     """Raises NoSpark."""
     try:
-        return start_session(name, {})
+        return start_session(name, settings)
     except PySparkException as error:
         raise NoSpark(f"Spark cannot be started (it needs Java 17 or later): {first_line(error)}") from error
     except Py4JJavaError as error:  # before the first session exceptions of Java are not made Spark's own
         raise NoSpark(f"Spark cannot be started as it was asked for: {innermost(error.java_exception)}") from error
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, login: RestLogin | None = None) -> int:
+    """`login`: at the REST address, in place of `--rest-config` and variables. Returns the exit code."""
     options = parser()
     given = options.parse_args(arguments)
     if (given.table is None) != (given.rest is None):
         options.error("--table and --rest go together")
     cluster: ClusterTable | None = None
+    watch = _watch(given)
 
     def on_progress(progress: TableProgress) -> None:
-        sys.stdout.write(f"{progress.to_json()}\n")
-        sys.stdout.flush()
+        _say(batch_line(given.output, progress))
         if cluster is not None:
             cluster.report(progress)
 
     failure: Exception | None = None
     is_interrupted = False
+    name = given.table or str(given.definition)
     try:
         require_spark("a table")
-        cluster = None if given.table is None else ClusterTable(given.rest, given.table, _login(given))
+        cluster = None if given.table is None else ClusterTable(given.rest, given.table, login or _login(given))
         read = definition_file(given.definition) if cluster is None else cluster.definition
-        spark = _session(f"bmq table {read().name}")
+        name = read().name
+        spark = _session(f"bmq table {name}", dict(given.conf))
         with remembered_interrupt():
             job = start_table(spark, read, **how_to_run(given, on_progress))
         stop_at_signals(job.stop)
+        if watch is not None:
+            watch.stop_by(job.stop)
+        _say(running_line(given.output, name, is_first=True))
         # Only now: a job that is refused says nothing of the one that has the table.
-        with heartbeat(cluster.beat, REPORT_EVERY_S) if cluster is not None else nullcontext():
+        beat = Beat(job.is_active, cluster, lambda: _say(running_line(given.output, name, is_first=False)))
+        with heartbeat(beat, REPORT_EVERY_S) if cluster is not None else nullcontext():
             job.wait()
     except _KNOWN as error:
         failure = error
         sys.stderr.write(f"bmq: {error}\n")
+        sys.stderr.flush()
     except KeyboardInterrupt:
         is_interrupted = True
     except Exception as error:
@@ -200,6 +241,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise
     finally:
         tell_end(cluster, failure)
+        _say(ended_line(given.output, name, ending_of(failure), None if failure is None else sentence_of(failure)))
     return INTERRUPTED if is_interrupted else exit_code(failure)
 
 
@@ -214,7 +256,47 @@ def _login(given: argparse.Namespace) -> RestLogin:
 def tell_end(cluster: ClusterTable | None, failure: Exception | None) -> None:
     """Report how the job ended to the cluster, unless the table now belongs to another job, which reports itself."""
     if cluster is not None and not isinstance(failure, TableTaken):
-        cluster.ended(None if failure is None else str(failure) or type(failure).__name__)
+        cluster.ended(None if failure is None else sentence_of(failure))
+
+
+def sentence_of(failure: Exception) -> str:
+    return str(failure) or type(failure).__name__
+
+
+class Beat:
+    """A sign of life, only while Spark's JVM answers: a job whose JVM hangs is silent. Raises nothing."""
+
+    def __init__(self, is_active: Callable[[], bool], cluster: ClusterTable | None, say: Callable[[], object]) -> None:
+        self._is_active = is_active
+        self._cluster = cluster
+        self._say = say
+
+    def __call__(self) -> None:
+        try:
+            self._is_active()
+        except Exception:  # noqa: BLE001 the JVM has ended, and with it the job, which says so
+            return
+        self._say()
+        if self._cluster is not None:
+            self._cluster.beat()
+
+
+def _watch(given: argparse.Namespace) -> ParentWatch | None:
+    if not given.end_with_parent:
+        return None
+    watch = ParentWatch()
+    watch.start()
+    return watch
+
+
+_OUTPUT: Final = threading.Lock()
+
+
+def _say(line: str | None) -> None:
+    if line is not None:
+        with _OUTPUT:  # batches and signs of life come from different threads
+            sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()
 
 
 def exit_code(failure: Exception | None) -> int:

@@ -188,6 +188,10 @@ class TableJob:
         if self._query is not None:
             self._query.stop()
 
+    def is_active(self) -> bool:
+        """Whether the stream runs; between a stream that ended and the next one it does not. Asks the JVM."""
+        return self._query is not None and bool(self._query.isActive)
+
     @property
     def merged_files(self) -> int:
         """Small files merged since the job began, including the dead-letter table's."""

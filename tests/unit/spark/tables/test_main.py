@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -13,8 +14,11 @@ pytest.importorskip("pyspark")
 
 from bmq.rest_client.login import RestLogin
 from bmq.spark.tables import __main__ as command
+from bmq.spark.tables.cluster_tables import ClusterTable
+from bmq.spark.tables.ending import Ending
 from bmq.spark.tables.errors import RecordsLost, TableJobError, TableTaken
 from bmq.spark.tables.heartbeat import heartbeat
+from bmq.spark.tables.job_lines import StateLine, state_of_line
 from tests.unit.table_definitions.definitions import definition
 
 pytestmark = pytest.mark.unit
@@ -39,6 +43,9 @@ def ends_with(monkeypatch: pytest.MonkeyPatch, wait: Callable[[], object]) -> tu
             told.append(error)
 
     class Job:
+        def is_active(self) -> bool:
+            return True
+
         def stop(self) -> None:
             pass
 
@@ -46,7 +53,7 @@ def ends_with(monkeypatch: pytest.MonkeyPatch, wait: Callable[[], object]) -> tu
             wait()
 
     monkeypatch.setattr(command, "ClusterTable", Cluster)
-    monkeypatch.setattr(command, "_session", lambda name: None)
+    monkeypatch.setattr(command, "_session", lambda name, settings: None)
     monkeypatch.setattr(command, "start_table", lambda *_, **__: Job())
     monkeypatch.setattr(command, "stop_at_signals", lambda stop: None)
     return command.main(ARGUMENTS), told
@@ -103,3 +110,57 @@ def test_a_heartbeat_goes_on_until_its_block_ends() -> None:
     ended = count
     assert "bmq-table-heartbeat" not in {thread.name for thread in threading.enumerate()}
     assert count == ended >= 3
+
+
+def test_options_of_the_source_come_from_a_file_too(tmp_path: Path) -> None:
+    file = tmp_path / "kafka.options"
+    file.write_text('# the login\n\nkafka.sasl.jaas.config=… password="a=b";\n')
+    given = command.parser().parse_args([*ARGUMENTS, "--option", "a=1", "--option", f"@{file}"])
+    assert given.option == [("a", "1"), ("kafka.sasl.jaas.config", '… password="a=b";')]
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"secret", "line 1: it is not KEY=VALUE"),
+        (b"a=1\n =secret", "line 2: it is not KEY=VALUE"),
+        (b"\xff=secret", "cannot be read as a file of options"),
+        (b"a=" + b"s" * (1 << 20), "has more than 1048576 bytes"),
+        (None, "cannot be read as a file of options"),
+    ],
+)
+def test_a_bad_file_of_options_is_told_without_its_secrets(
+    content: bytes | None, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "kafka.options"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(SystemExit):
+        command.parser().parse_args([*ARGUMENTS, "--option", f"@{file}"])
+    said = capsys.readouterr().err
+    assert sentence in said and "secret" not in said
+
+
+def test_states_are_said_for_a_supervisor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(command, "heartbeat", lambda beat, every_s: nullcontext(beat()))
+    monkeypatch.setattr(f"{__name__}.ARGUMENTS", [*ARGUMENTS, "--output", "states"])
+    ends_with(monkeypatch, raising(TableTaken("another job has it")))
+    states = [state_of_line(line) for line in capsys.readouterr().out.splitlines()]
+    assert states == [StateLine(None), StateLine(None), StateLine(Ending.TAKEN, "another job has it")]
+
+
+def test_there_is_no_sign_of_life_without_an_answer_of_the_jvm() -> None:
+    beats: list[str] = []
+
+    class Cluster:
+        def beat(self) -> None:
+            beats.append("cluster")
+
+    def no_answer() -> bool:
+        raise ConnectionError("the JVM is gone")
+
+    cluster = cast(ClusterTable, Cluster())
+    command.Beat(no_answer, cluster, lambda: beats.append("said"))()
+    assert beats == []
+    command.Beat(lambda: False, cluster, lambda: beats.append("said"))()
+    assert beats == ["said", "cluster"], "between two streams the job lives"
