@@ -23,6 +23,7 @@ LATE_GROUPS: Final = {
     "log": ("bmq.cli.log", "log_app"),
     "table": ("bmq.cli.table", "table_app"),
     "databus": ("bmq.cli.databus", "databus_app"),
+    "index": ("bmq.cli.index", "index_app"),
     "dev": ("bmq.cli.dev", "dev_app"),
     "gateway": ("bmq.cli.gateway", "gateway_app"),
     "spark": ("bmq.cli.spark", "spark_app"),

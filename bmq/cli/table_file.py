@@ -14,13 +14,21 @@ STANDARD_INPUT: Final = "-"
 _FILE_BYTES_MAX: Final = 1024 * 1024
 
 
-def read_definition(path: Path) -> TableDefinition:
-    """Files named within are looked up beside it. Raises InvalidDefinition with one sentence."""
+def read_definition(path: Path, **given: str) -> TableDefinition:
+    """Files named within are looked up beside it. `given`: keys that the file may leave out.
+
+    Raises InvalidDefinition with one sentence, also for a file that says otherwise than `given`.
+    """
     is_stdin = str(path) == STANDARD_INPUT
     name = "standard input" if is_stdin else str(path)
     data = sys.stdin.buffer.read(_FILE_BYTES_MAX + 1) if is_stdin else _read(path)
     form = _parsed(data, name)
     if isinstance(form, dict):
+        for key, value in given.items():
+            if form.setdefault(key, value) != value:
+                raise InvalidDefinition(
+                    f"{name}: its {key} is {form[key]!r}, and the command says {value!r}; leave it out"
+                )
         _fill_in(form, Path() if is_stdin else path.parent)
     try:
         return TableDefinition.from_json(json.dumps(form))

@@ -87,7 +87,8 @@ def decide_create_table(
     made_of = f"topic {definition.topic}"
     if topic.view is not None:
         made_of = f"{definition.topic}, a view of topic {topic.view.base_name}"
-    summary = f"Table {name} is made of {made_of} ({partitions})."
+    kind = "Table" if definition.index is None else "Index"
+    summary = f"{kind} {name} is made of {made_of} ({partitions})."
     return Decision(TableChange(summary, table, is_new=True), (_record(image, table),))
 
 

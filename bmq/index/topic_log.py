@@ -93,8 +93,9 @@ class TopicReader(Protocol):
 class TopicLog:
     """`config`: librdkafka's settings, with `bootstrap.servers`. Call `close` at the end."""
 
-    def __init__(self, config: Mapping[str, str]) -> None:
-        """Raises SourceAway: librdkafka refuses a setting."""
+    def __init__(self, config: Mapping[str, str], *, answer_wait_s: float = ANSWER_WAIT_S) -> None:
+        """`answer_wait_s`: for each answer of the cluster. Raises SourceAway: librdkafka refuses a setting."""
+        self._answer_wait_s = answer_wait_s
         self._config = {"log_level": "2", **config}
         with _client_errors("the client cannot be set up"):
             self._admin = AdminClient(self._config)
@@ -108,9 +109,9 @@ class TopicLog:
     def state(self, topic: str) -> TopicState | None:
         """The present state; None: there is no such topic. Raises SourceAway."""
         with _client_errors(f"topic {topic} cannot be asked for"):
-            asked = self._admin.describe_topics(TopicCollection([topic]), request_timeout=ANSWER_WAIT_S)[topic]
+            asked = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._answer_wait_s)[topic]
             try:
-                described = asked.result(timeout=ANSWER_WAIT_S)
+                described = asked.result(timeout=self._answer_wait_s)
             except KafkaException as error:
                 if error.args[0].code() == ClientError.UNKNOWN_TOPIC_OR_PART:
                     return None
@@ -186,9 +187,9 @@ class TopicLog:
     def _offsets(self, topic: str, numbers: Sequence[int], spec: OffsetSpec) -> dict[int, int]:
         asked = {TopicPartition(topic, number): spec for number in numbers}
         futures = self._admin.list_offsets(
-            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ANSWER_WAIT_S
+            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._answer_wait_s
         )
-        return {place.partition: future.result(timeout=ANSWER_WAIT_S).offset for place, future in futures.items()}
+        return {place.partition: future.result(timeout=self._answer_wait_s).offset for place, future in futures.items()}
 
     @contextmanager
     def _assigned(self, topic: str, starts: Mapping[int, int]) -> Iterator[Consumer]:

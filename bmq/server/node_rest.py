@@ -72,6 +72,7 @@ class NodeRest:
             kafka=lambda: server.kafka_requests,
             access=rest_access(settings, lambda: server.image),
             scheme=scheme,
+            index_service=settings.index_service,
         )
         self.pages = RestPages(lambda: build_pages(sources), sources.is_ready)
 

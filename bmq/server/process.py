@@ -146,6 +146,7 @@ async def _serve(settings: Settings, levels: LogLevels) -> None:
         kafka=lambda: server.kafka_requests,
         access=access,
         scheme=rest.scheme,
+        index_service=settings.index_service,
     )
     pages = RestPages(lambda: build_pages(sources), sources.is_ready)
     try:

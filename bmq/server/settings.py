@@ -23,6 +23,7 @@ from pydantic_settings import (
 )
 
 from bmq.admin.drivers.settings import ScaleSettings
+from bmq.admin.index_queries import IndexServiceSettings
 from bmq.admin.rest.security_settings import RestSecuritySettings
 from bmq.broker.context import BrokerSettings
 from bmq.election.zookeeper_security import ZooKeeperSecurity
@@ -162,6 +163,7 @@ class Settings(BaseSettings):
     zookeeper_security: ZooKeeperSecurity = ZooKeeperSecurity()
     internode_security: InternodeSecurity = InternodeSecurity()
     rest_security: RestSecuritySettings = RestSecuritySettings()
+    index_service: IndexServiceSettings = IndexServiceSettings()
     cluster: ClusterSettings = ClusterSettings()
     scale: ScaleSettings = ScaleSettings.model_validate({})
 

@@ -19,6 +19,7 @@ from bmq.admin.rest.group_offset_pages import group_offset_pages
 from bmq.admin.rest.group_pages import group_pages
 from bmq.admin.rest.half_pages import half_pages
 from bmq.admin.rest.history_pages import history_pages
+from bmq.admin.rest.index_pages import index_pages
 from bmq.admin.rest.lane_pages import lane_pages
 from bmq.admin.rest.order_pages import order_pages
 from bmq.admin.rest.problems import handle_problems
@@ -83,6 +84,7 @@ def rest_application(sources: RestSources, *, store_wait_s: float = STORE_WAIT_S
     app.include_router(table_pages(sources))
     app.include_router(channel_agent_pages(sources))
     app.include_router(channel_pages(sources))
+    app.include_router(index_pages(sources))
     app.include_router(compaction_pages(sources))
     app.include_router(group_pages(sources))
     app.include_router(group_offset_pages(sources))

@@ -122,13 +122,14 @@ RIGHTS: Final[Mapping[tuple[str, str], Right | None]] = {
     ("GET", "/v1/channels/{name}"): _DESCRIBE_CONFIGS,
     ("PUT", "/v1/channels/{name}"): _ALTER_CONFIGS,  # a topic that is made with it asks for CREATE as well
     ("DELETE", "/v1/channels/{name}"): _ALTER_CONFIGS,
+    ("POST", "/v1/indexes/{name}/query"): FREE,  # the page asks for READ on the topic of the index
     ("POST", _COMPACTION): _JOBS,
     ("POST", _COMPACTION + "/{reservation}/swap"): _JOBS,
     ("DELETE", _COMPACTION + "/{reservation}"): _JOBS,
 }
 
-_LISTINGS: Final = ("/v1/topics", "/v1/groups")
-"""Pages that have what their reader may describe, so the ACLs have to be known."""
+_LISTINGS: Final = ("/v1/topics", "/v1/groups", "/v1/indexes/{name}/query")
+"""Pages that look at the rights of their reader themselves, so the ACLs have to be known."""
 
 
 class RestRights:
@@ -164,6 +165,12 @@ def sees_topic(scope: Mapping[str, Any], name: str) -> bool:
     """Whether a listing for this request has the topic; True without an authorizer."""
     rights: RestRights | None = scope.get(_STATE)
     return rights is None or rights.sees(ResourceType.TOPIC, name)
+
+
+def may_read_topic(scope: Mapping[str, Any], name: str) -> bool:
+    """Whether the request's client may read the topic; True without an authorizer. Audited if not."""
+    rights: RestRights | None = scope.get(_STATE)
+    return rights is None or rights.has(Right(Operation.READ, "topic"), {"topic": name})
 
 
 def sees_group(scope: Mapping[str, Any], name: str) -> bool:

@@ -33,6 +33,10 @@ class TableView(BaseModel):
 
 class TableLine(BaseModel):
     """`definition_error`: why this node cannot read the definition; what is in it, and the ids, are null then."""
+    """`definition_error`: why this node cannot read the definition; what is in it is null then.
+
+    `is_index`: it has keys, and `POST /v1/indexes/NAME/query` finds its records.
+    """
 
     name: str
     table_id: UUID | None
@@ -43,6 +47,7 @@ class TableLine(BaseModel):
     version: int | None
     altered_at: datetime | None
     definition_error: str | None
+    is_index: bool = False
 
 
 class TablePage(BaseModel):
@@ -148,6 +153,7 @@ def table_line(name: str, table: StoredTable) -> TableLine:
         version=table.version,
         altered_at=at_ms(table.altered_at_ms),
         definition_error=None,
+        is_index=definition.index is not None,
     )
 
 

@@ -74,6 +74,7 @@ async def test_tables_page_by_page() -> None:
             "name": "orders", "table_id": str(UUID(int=9_000)), "topic_id": str(UUID(int=101)),
             "topic": "orders", "format": "json", "fields": 4, "version": 1,
             "altered_at": "1970-01-01T00:00:01Z", "definition_error": None,
+            "is_index": False,
         }  # fmt: skip
         page = await cluster.get("/v1/tables", limit=2, after=page["next_after"])
         assert [each["name"] for each in page["tables"]] == ["rows1", "rows2"]

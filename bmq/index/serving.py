@@ -1,0 +1,110 @@
+"""The process of `bmq index serve`: its engines, its address, its end."""
+
+from __future__ import annotations
+
+import ipaddress
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+
+from bmq.index.engine import EngineLimits, QueryEngine
+from bmq.index.index_files import IndexFiles
+from bmq.index.service import Definitions, QueryPool, index_service
+from bmq.index.topic_log import TopicLog
+from bmq.protocol.errors import BmqError
+from bmq.rest_client.client import RestClient
+
+TOKEN_BYTES_MAX: Final = 4_096
+
+
+class CannotServe(BmqError):
+    """The service cannot start as it was asked to; the message says what to change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeSettings:
+    """`token_file`: a file with the token in its first line; None: only for a loopback address."""
+
+    host: str
+    port: int
+    warehouse: str
+    kafka: Mapping[str, str]
+    token_file: Path | None
+    queries_max: int
+    waiting_max: int
+    limits: EngineLimits
+
+
+class _EngineOfThread(QueryEngine):
+    """An engine that owns its Kafka client."""
+
+    def __init__(self, settings: ServeSettings) -> None:
+        self._topic_log = TopicLog(settings.kafka)
+        super().__init__(
+            IndexFiles(settings.warehouse),
+            self._topic_log,
+            settings.limits,
+            now_ms=lambda: time.time_ns() // 1_000_000,
+        )
+
+    def close(self) -> None:
+        super().close()
+        self._topic_log.close()
+
+
+def serve(settings: ServeSettings, client: RestClient) -> None:
+    """Serve until SIGTERM or Ctrl-C. Prints one line when it is ready. Raises CannotServe, SourceAway."""
+    token = required_token(settings.host, settings.token_file)
+    pool = QueryPool(
+        lambda: _EngineOfThread(settings),
+        Definitions(client),
+        queries_max=settings.queries_max,
+        waiting_max=settings.waiting_max,
+    )
+    config = uvicorn.Config(
+        index_service(pool, token), host=settings.host, port=settings.port, log_level="warning", access_log=False
+    )
+    _Announcing(config).run()
+
+
+class _Announcing(uvicorn.Server):
+    """Says its address once it listens."""
+
+    async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+        await super().startup(sockets=sockets)  # type: ignore[arg-type]
+        if self.started:
+            host, port = self.servers[0].sockets[0].getsockname()[:2]
+            sys.stdout.write(f"bmq index ready http={host}:{port}\n")
+            sys.stdout.flush()
+
+
+def required_token(host: str, file: Path | None) -> str | None:
+    """The token in the file. Raises CannotServe: it cannot be read, or there has to be one."""
+    if file is None:
+        if is_loopback(host):
+            return None
+        raise CannotServe(
+            f"{host} is reached by others, and whoever asks may read all topics: name --token-file, or listen on 127.0.0.1"
+        )
+    try:
+        with file.open("rb") as opened:
+            token = opened.read(TOKEN_BYTES_MAX).decode().partition("\n")[0].strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CannotServe(
+            f"the token file {file} cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from None
+    if not token:
+        raise CannotServe(f"the token file {file} has no token in its first line")
+    return token
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,192 @@
+"""The job of an index, killed again and again: every answer is that of a look at all records, before, between and after.
+
+The tail is decoded without Spark, the files by Spark: the same queries before and after compare both.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Producer
+
+from bmq.index.answer import Answer
+from bmq.index.engine import EngineLimits, QueryEngine
+from bmq.index.index_files import IndexFiles
+from bmq.index.query import IndexQuery
+from bmq.index.stored_index import stored_index
+from bmq.index.topic_log import TopicLog
+from bmq.table_definitions.stored import StoredTable
+from testing.patience import Patience
+from testing.processes import REPOSITORY, ManagedProcess, dying_with_us
+from testing.servers import BmqServer, Server
+from testing.table_topics import JARS_OF_SPARK, SUBMIT_ARGUMENTS
+from tests.e2e.conftest import create_topic, unique_name
+from tests.support.spark import SPARK_ENVIRONMENT
+from tests.unit.index.indexes import FORM, NOW_MS, order
+
+pytestmark = [pytest.mark.campaign("spark-tables"), pytest.mark.timeout(1_000)]
+
+RECORDS, PARTITIONS, KILLS, OFFSETS_PER_TRIGGER = 3_000, 2, 3, 300
+ENVIRONMENT = {**SPARK_ENVIRONMENT, "PYSPARK_SUBMIT_ARGS": SUBMIT_ARGUMENTS, "TZ": "UTC"}
+ODD = [
+    b'{"customer":{"id":17},"price":"1e1","city":{"a":[1, 2.50]}}',
+    b'{"customer":{"id":"c1"},"price":12.345,"city":"Bern","is_gift":null}',
+    b'{"customer":{"id":"c1"},"price":123456789}',
+    b'{"customer":{"id":"c1"},"is_gift":1}',
+    b'{"customer":{"id":"c1"}}{"customer":{"id":"c2"}}',
+    b'{"customer":"c1"}',
+    b'{"customer":null,"city":true,"paid_at":9223372036854775807}',
+    b'{"customer":{"id":"c1"},"paid_at":"2026-01-01"}',
+    b'{"customer":{"id":"\xc3\xa4"},"city":"B\xc3\xa4rn"}',
+    b'{"customer":{"id":"\xff"}}',
+    b"[]",
+    b"",
+]
+QUERIES: list[dict[str, Any]] = [
+    {"limit": 10_000},
+    *({"equals": {"customer": f"c{number}"}} for number in range(10)),
+    {"equals": {"customer": "17"}},
+    {"equals": {"customer": "ä"}},
+    {"equals": {"customer": "nobody"}},
+    {"ranges": {"price": {"from": "10", "to": "12.5"}}, "order_by": "price"},
+    {"prefixes": {"city": "Ber"}, "from": NOW_MS - 3_600_000, "order": "desc"},
+    {"prefixes": {"city": "{"}},
+    {"ranges": {"paid_at": {"from": NOW_MS - 60_000}}, "order_by": "paid_at"},
+    {"equals": {"is_gift": True, "city": "Bern"}},
+]
+
+
+class Story:
+    def __init__(self, server: BmqServer, directory: Path) -> None:
+        self.server, self.directory = server, directory
+        self.topic, self.name = unique_name("orders"), f"i{uuid.uuid4().hex[:8]}"
+        create_topic(server, self.topic, PARTITIONS)
+        self.log = TopicLog({"bootstrap.servers": server.bootstrap})
+        files = IndexFiles(f"file:{directory}/warehouse")
+        self.engine = QueryEngine(files, self.log, EngineLimits(timeout_s=120), now_ms=lambda: NOW_MS)
+        self.known: StoredTable
+
+    def produce(self) -> None:
+        producer = Producer({"bootstrap.servers": self.server.bootstrap, "linger.ms": 5})
+        for number in range(RECORDS):
+            value = ODD[number // 20 % len(ODD)] if number % 20 == 19 else order(number)
+            at_ms = NOW_MS - (RECORDS - number) * 4_000
+            producer.produce(self.topic, value, partition=number % PARTITIONS, timestamp=at_ms)
+        assert producer.flush(60) == 0
+
+    def create(self) -> None:
+        ddl = self.directory / "ddl.json"
+        form = {key: value for key, value in FORM.items() if key not in ("name", "topic")}
+        ddl.write_text(json.dumps({**form, "index": {**form["index"], "retention_ms": 10 * 365 * 86_400_000}}))
+        made = self.cli("index", "create", self.name, "--topic", self.topic, "--ddl", str(ddl))
+        assert made.returncode == 0, made.stderr
+        self.known = stored_index(json.loads(self.server.get(f"/v1/tables/{self.name}")[1]))
+
+    def cli(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            dying_with_us(self.command(*arguments)),
+            capture_output=True,
+            text=True,
+            timeout=Patience(500).limit_s,
+            check=False,
+            cwd=REPOSITORY,
+            env={**os.environ, **ENVIRONMENT},
+        )
+
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "bmq.cli.main", *arguments, "--rest", f"http://127.0.0.1:{self.server.rest_port}"]
+
+    def job(self, *options: str) -> list[str]:
+        place = (
+            "--warehouse",
+            f"file:{self.directory}/warehouse",
+            "--checkpoints",
+            str(self.directory / "checkpoints"),
+        )
+        pace = ("--max-offsets-per-trigger", str(OFFSETS_PER_TRIGGER), "--bootstrap", self.server.bootstrap)
+        return self.command(
+            *("spark", "index", self.name, *place, *pace, "--master", "local[2]"),
+            *("--conf", f"spark.jars={JARS_OF_SPARK}", "--conf", "spark.sql.shuffle.partitions=2", *options),
+        )
+
+    def answers(self) -> list[Answer]:
+        return [
+            self.engine.query(self.known, IndexQuery.from_json(json.dumps({"limit": 5_000, **query})))
+            for query in QUERIES
+        ]
+
+    def indexed(self) -> int:
+        return sum(self.answers()[0].to_json()["partitions"][p]["indexed_to"] for p in range(PARTITIONS))
+
+
+@pytest.fixture
+def story(shared_server: Server, tmp_path: Path) -> Iterator[Story]:
+    assert isinstance(shared_server, BmqServer)
+    made = Story(shared_server, tmp_path)
+    with closing(made.log), closing(made.engine):
+        yield made
+
+
+def rows(answers: list[Answer]) -> list[list[dict[str, Any]]]:
+    return [[row.to_json() for row in answer.rows] for answer in answers]
+
+
+def test_answers_stay_the_same_while_the_job_is_killed(story: Story) -> None:
+    story.produce()
+    story.create()
+    by_tail = rows(story.answers())
+    assert all(answer.estimate.files == 0 and answer.is_complete for answer in story.answers())
+    assert len(by_tail[0]) > RECORDS * 8 // 10
+    chance = random.Random(7)
+    for kill in range(KILLS):
+        job = ManagedProcess(
+            "index job", story.job("--trigger-s", "0.05"), story.directory / f"job-{kill}.log", ENVIRONMENT
+        )
+        job.start()
+        job.wait_for_line(rf"(?s)(\"batch\":\d+.*){{{chance.randint(1, 2)}}}", 240)
+        os.killpg(job.pid, signal.SIGKILL)
+        job.kill()
+        assert rows(story.answers()) == by_tail, f"after kill {kill + 1}"
+    assert 0 < story.indexed() < RECORDS
+    done = subprocess.run(
+        dying_with_us(story.job("--available-now", "--merge-every", "3")),
+        capture_output=True,
+        text=True,
+        timeout=Patience(500).limit_s,
+        check=False,
+        cwd=REPOSITORY,
+        env={**os.environ, **ENVIRONMENT},
+    )
+    assert done.returncode == 0, done.stderr[-8_000:]
+    by_files = story.answers()
+    assert story.indexed() == RECORDS
+    assert rows(by_files) == by_tail
+    assert all(answer.tail_records == 0 for answer in by_files)
+    nobody, by_key = by_files[13], by_files[1]
+    assert nobody.estimate.files <= by_key.estimate.files < by_key.estimate.files_total + 1
+
+    # The layout: sorted by the keys, with bloom filters, in partitions by hour.
+    files = sorted((story.directory / "warehouse" / "tables" / story.name / "data").rglob("*.parquet"))
+    footer = pq.ParquetFile(files[-1]).metadata
+    names = [footer.row_group(0).column(number).path_in_schema for number in range(footer.num_columns)]
+    assert {"customer", "_bmq_partition", "_bmq_offset", "_bmq_timestamp"} <= set(names)
+    customers = pq.read_table(files[-1])["customer"].to_pylist()
+    present = [each for each in customers if each is not None]
+    assert present == sorted(present)
+    assert all("_bmq_timestamp_hour=" in str(file) for file in files)
+    status = json.loads(story.server.get(f"/v1/tables/{story.name}/status")[1])
+    assert status["lag"] == 0
+    assert status["rows"] == len(by_tail[0])
+    assert status["dead_letter_rows"] == RECORDS - len(by_tail[0])
