@@ -43,7 +43,6 @@ class RestSources:
     `kafka`, which answers Kafka requests for a client of REST. `access`: what clients may do; `principal_of`: who
     sent a request.
     `channel_watch` is told each new image of this process.
-    `scheme`: of this process's REST address, and of all others of the cluster.
     `scheme`: of this process's REST address, and of all others of the cluster. `index_service`: answers queries on indexes.
     """
 

@@ -32,8 +32,7 @@ class TableView(BaseModel):
 
 
 class TableLine(BaseModel):
-    """`definition_error`: why this node cannot read the definition; what is in it, and the ids, are null then."""
-    """`definition_error`: why this node cannot read the definition; what is in it is null then.
+    """`definition_error`: why this node cannot read the definition; what is in it, and the ids, are null then.
 
     `is_index`: it has keys, and `POST /v1/indexes/NAME/query` finds its records.
     """
