@@ -24,9 +24,8 @@ from bmq.cli.kafka.options import (
     connected,
 )
 from bmq.cli.kafka.rows import Column, output_of, print_rows
-from bmq.cli.setting_options import ConfigFile, Data, Listen, Rest, StoreUrl, load
+from bmq.cli.setting_options import HIDDEN, ConfigFile, Data, Listen, Rest, StoreUrl, load, shown_settings
 from bmq.cli.terminal import console
-from bmq.server.listener_settings import is_secret
 
 if TYPE_CHECKING:
     from bmq.cli.kafka.client import KafkaClient
@@ -36,7 +35,6 @@ config_app = typer.Typer(
     help="Settings of a server on this machine (show); configs of a cluster's topics, brokers and groups.",
 )
 
-_HIDDEN: Final = "(hidden)"
 _COLUMNS: Final = (
     Column("kind"),
     Column("name"),
@@ -60,9 +58,8 @@ def show(
     """Print the effective settings of a server on this machine, and where each came from."""
     loaded = load(config, listen=listen, rest=rest, data=data, store=store)
     table = Table("setting", "value", "from", box=None, pad_edge=False)
-    for origin in loaded.origins:
-        shown = _HIDDEN if is_secret(origin.name) else "" if origin.value is None else str(origin.value)
-        table.add_row(origin.name, shown, origin.source)
+    for one in shown_settings(loaded):
+        table.add_row(*one)
     console().print(table)
 
 
@@ -154,7 +151,7 @@ def _row(kind: ConfigKind, name: str, config: Config) -> dict[str, Any]:
         "kind": kind.value,
         "name": name,
         "config": config.name,
-        "value": _HIDDEN if config.is_sensitive else config.value,
+        "value": HIDDEN if config.is_sensitive else config.value,
         "source": config.source,
         "read_only": config.is_read_only,
     }

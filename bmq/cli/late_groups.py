@@ -32,6 +32,7 @@ LATE_GROUPS: Final = {
 
 LATE_COMMANDS: Final = {
     "doctor": ("bmq.cli.doctor.command", "doctor_app"),
+    "support-bundle": ("bmq.cli.support_bundle.command", "support_bundle_app"),
 }
 """Module and variable of each command by itself: a Typer with that command alone."""
 _LATE: Final = (*LATE_GROUPS, *LATE_COMMANDS)

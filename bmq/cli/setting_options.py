@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
+from bmq.server.listener_settings import is_secret
 from bmq.server.renamed_settings import warning_of
 from bmq.server.settings import LoadedSettings, load_settings
 
@@ -15,6 +16,27 @@ Rest = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Address of 
 Data = Annotated[Path | None, typer.Option(metavar="DIR", help="Directory of the embedded store [./data]")]
 StoreUrl = Annotated[str | None, typer.Option(metavar="URL", help="Store of the log [the embedded store]")]
 ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="TOML file [./bmq.toml if there]")]
+
+
+HIDDEN: Final = "(hidden)"
+
+
+class ShownSetting(NamedTuple):
+    """`value`: as a text, HIDDEN for a secret. `source`: where it came from."""
+
+    name: str
+    value: str
+    source: str
+
+
+def shown_settings(loaded: LoadedSettings) -> list[ShownSetting]:
+    """Every effective setting, secrets blanked."""
+    return [
+        ShownSetting(
+            one.name, HIDDEN if is_secret(one.name) else "" if one.value is None else str(one.value), one.source
+        )
+        for one in loaded.origins
+    ]
 
 
 def load(config: Path | None, **given: Any) -> LoadedSettings:
