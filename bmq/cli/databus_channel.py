@@ -59,18 +59,22 @@ RecordBytes = Annotated[
     int | None, typer.Option("--max-record-bytes", metavar="BYTES", help="Largest record an agent takes [1000000]")
 ]
 Check = Annotated[
-    SchemaCheck | None, typer.Option("--schema-check", help="The check of values; --json-schema gives the schema [none]")
+    SchemaCheck | None,
+    typer.Option("--schema-check", help="The check of values; --json-schema gives the schema [none]"),
 ]
 SchemaFile = Annotated[
     Path | None,
     typer.Option("--json-schema", metavar="FILE", help="A JSON Schema of values; sets --schema-check json_schema"),
 ]
-Spool = Annotated[SpoolFull | None, typer.Option("--spool-full", help="The answer of an agent whose spool is full [refuse]")]
+Spool = Annotated[
+    SpoolFull | None, typer.Option("--spool-full", help="The answer of an agent whose spool is full [refuse]")
+]
 Enabled = Annotated[bool | None, typer.Option("--enabled/--disabled", help="Whether agents take its records [enabled]")]
 Description = Annotated[str | None, typer.Option("--description", metavar="TEXT", help="For people")]
 CreateTopic = Annotated[bool, typer.Option("--create-topic", help="Create the topic if it is missing")]
 Partitions = Annotated[
-    int | None, typer.Option("--partitions", min=1, metavar="N", help="Number of partitions of a created topic [num.partitions]")
+    int | None,
+    typer.Option("--partitions", min=1, metavar="N", help="Number of partitions of a created topic [num.partitions]"),
 ]
 
 

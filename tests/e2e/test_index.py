@@ -86,7 +86,11 @@ class Indexed:
         found = self.log.fetch(self.topic, {0: range(end)}, bytes_max=1 << 30, deadline_s=float("inf"))
         for offset in range(end):
             record = found[0, offset]  # None: the end of a transaction
-            copy.append(0, [None if record is None else record.value], timestamp_ms=record and record.timestamp_ms)
+            copy.append(
+                0,
+                [None if record is None else record.value],
+                timestamp_ms=None if record is None else record.timestamp_ms,
+            )
         IndexWriter(self.directory / "warehouse", stored, copy).index_to({0: end}, topic_id=stored.topic_id)
         return sum(record is not None for record in found.values())
 

@@ -54,7 +54,12 @@ class ChannelCluster(CalmCluster):
         """Within the node's process: it answers as long as that lives. Raises NodeLost."""
         pages = self._pages_of(node)
         lost: asyncio.Future[None] = self.loop.create_future()
-        node.process.on_kill(lambda: lost.done() or lost.set_result(None))
+
+        def fail() -> None:
+            if not lost.done():
+                lost.set_result(None)
+
+        node.process.on_kill(fail)
 
         async def answer() -> httpx.Response:
             transport = httpx.ASGITransport(app=pages, client=("agent", 5))

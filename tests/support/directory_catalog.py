@@ -16,7 +16,7 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import DayTransform, HourTransform
 
-_TRANSFORMS = {"hour": HourTransform(), "day": DayTransform()}
+_TRANSFORMS: dict[str, HourTransform[Any] | DayTransform[Any]] = {"hour": HourTransform(), "day": DayTransform()}
 
 
 class DirectoryCatalog(NoopCatalog, MetastoreCatalog):

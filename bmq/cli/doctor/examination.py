@@ -199,13 +199,14 @@ class Examination:
     async def _hdfs(self) -> Sequence[Finding]:
         if not is_hdfs(self._settings.store):
             return hdfs.without_hdfs()
-        reports = await namenode_reports(self._hdfs_config(), limit_s=ANSWER_MAX_S, elapsed_s=self._machine.elapsed_s)
+        config = self._hdfs_config()
+        reports = await namenode_reports(config, limit_s=ANSWER_MAX_S, elapsed_s=self._machine.elapsed_s)
         active = [report for report in reports if report.is_active]
         if not active:
             self._why_no_appends = "no active NameNode answers"
         elif active[0].is_in_safe_mode:
             self._why_no_appends = "the NameNode is in safe mode"
-        return hdfs.hdfs_findings(reports, replication=self._settings.hdfs.replication)
+        return hdfs.hdfs_findings(reports, replication=config.replication)
 
     async def _nodes(self) -> Sequence[Finding]:
         asker = NodeAsker(self._subject.login, self._machine, self._transport)

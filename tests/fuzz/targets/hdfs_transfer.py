@@ -68,10 +68,10 @@ class _Listener:
     def __init__(self) -> None:
         self.is_bad = False
 
-    def heard(self, connection: DataNodeConnection) -> None:
+    def acknowledged(self, connection: DataNodeConnection) -> None:
         """News."""
 
-    def heard_heartbeat(self, connection: DataNodeConnection) -> None:
+    def heartbeat_acknowledged(self, connection: DataNodeConnection) -> None:
         """News."""
 
     def refused(self, connection: DataNodeConnection, ack: Ack) -> None:

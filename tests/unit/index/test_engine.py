@@ -288,7 +288,7 @@ def test_a_query_that_is_too_wide_is_refused_with_the_estimate(case: Case) -> No
     ):
         engine.query(case.stored, IndexQuery())
     # Footers show that no row group can have it, though the manifests' bounds allow the files.
-    narrow = IndexQuery(equals={"customer": "c1"}, ranges={"price": {"from": "99999"}})  # type: ignore[dict-item]
+    narrow = IndexQuery(equals={"customer": "c1"}, ranges={"price": {"from": "99999"}})
     assert places(engine.query(case.stored, narrow.model_copy(update={"explain": True})).rows) == []
     engine.close()
 

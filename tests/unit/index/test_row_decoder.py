@@ -120,7 +120,7 @@ def test_times_that_are_numbers(unit: str, number: int) -> None:
 
 
 def test_parts_of_the_record_beside_the_value() -> None:
-    fields = [
+    fields: list[dict[str, Any]] = [
         {"name": "k", "type": "string", "source": "key"},
         {"name": "h", "type": "binary", "source": "header", "path": ["trace"]},
         {"name": "t", "type": "string", "source": "topic"},

@@ -44,7 +44,13 @@ def the_shard(cluster: Cluster, group_id: str = "g") -> GroupShard:
 @pytest.mark.parametrize("is_before", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [(Offsets, "replay"), (Group, "replay"), (Group, "answer_replaced_member"), (GroupShard, "_schedule"), (GroupShard, "_persist")],
+    [
+        (Offsets, "replay"),
+        (Group, "replay"),
+        (Group, "answer_replaced_member"),
+        (GroupShard, "_schedule"),
+        (GroupShard, "_persist"),
+    ],
     ids=lambda part: getattr(part, "__name__", part),
 )
 async def test_a_shard_that_failed_is_loaded_again(
