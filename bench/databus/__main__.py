@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -67,7 +68,7 @@ def main() -> None:
     agent: ManagedProcess | None = None
     try:
         server.start()
-        admin = AdminClient({"bootstrap.servers": server.bootstrap})
+        admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
         _put_channel(server)
         agent, path = _start_agent(server)
@@ -120,11 +121,9 @@ def _measure(server: BmqServer, agent: ManagedProcess, path: str, chosen: argpar
 
 
 def _load(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    import resource
-
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-m", "bench.databus.load", json.dumps(arguments)]
-    done = subprocess.run(command, capture_output=True, check=True, cwd=REPOSITORY)
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, cwd=REPOSITORY)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     found: dict[str, Any] = json.loads(done.stdout)
     found["load_cpu_s"] = round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 2)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import struct
 import sys
 import time
@@ -121,6 +122,7 @@ def main() -> None:
     """`python -m bench.databus.load JSON`: the arguments of one of the functions above, and `by`."""
     given = json.loads(sys.argv[1])
     by = given.pop("by")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     found = uvloop.run(by_agent(**given)) if by == "agent" else by_producers(**given)
     sys.stdout.write(json.dumps(found) + "\n")
     sys.stdout.flush()

@@ -34,7 +34,7 @@ from bmq.rest_client.login import first_line
 
 _log = structlog.get_logger("bmq.databus")
 
-SWITCH_S: Final = 0.0005
+SWITCH_S: Final = 0.0001
 """A lane's thread gives the interpreter back after this time, so that the loop answers applications within 2 ms."""
 HTTP_BACKLOG: Final = 512
 HTTP_CONNECTIONS_MAX: Final = 1_000

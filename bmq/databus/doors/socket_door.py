@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, cast
 
-from bmq.databus.doors.unix_path import listening_socket
+from bmq.databus.doors.unix_path import BACKLOG, listening_socket
 from bmq.databus.intake import Intake
 from bmq.databus.intake_record import NewRecord
 from bmq.databus.settings import AgentSettings
@@ -61,7 +61,7 @@ class SocketDoor:
             group=settings.socket_group,
         )
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_unix_server(lambda: Connection(self), sock=listener)
+        self._server = await loop.create_unix_server(lambda: Connection(self), sock=listener, backlog=BACKLOG)
         self._sweep = loop.call_later(SWEEP_S, self._end_late_frames)
 
     async def close(self) -> None:

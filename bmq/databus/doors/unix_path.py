@@ -12,7 +12,7 @@ from typing import Final
 
 from bmq.protocol.errors import BmqError
 
-BACKLOG: Final = 1_024
+BACKLOG: Final = 4_096
 _PATH_BYTES_MAX: Final = 107
 
 
