@@ -15,6 +15,7 @@ from confluent_kafka import TopicPartition
 
 from bmq.gateway.cluster_config import reader_config
 from bmq.gateway.consumer_thread import ConsumerThread
+from bmq.gateway.failure import GatewayFailed
 from bmq.gateway.held_records import HeldRecord, Place
 from bmq.gateway.principal import Principal
 from bmq.gateway.received import PARTITION_EOF, failure_of, is_passing, record_of
@@ -32,7 +33,12 @@ class CatchUp:
         self._is_batch_held = False
         self._thread: ConsumerThread | None = None
         self._work = asyncio.ensure_future(self._open(dict(places)))
+        self._work.add_done_callback(self._note_opening)
         self._unassigning: set[asyncio.Future[None]] = set()
+
+    def _note_opening(self, work: asyncio.Task[None]) -> None:
+        if not work.cancelled() and (error := work.exception()) is not None:
+            self._subscriber.fail(GatewayFailed("UNKNOWN", f"older records cannot be read: {error}"))
 
     @property
     def is_over(self) -> bool:

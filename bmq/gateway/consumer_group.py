@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NoAnswer
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import structlog
 from confluent_kafka import KafkaException, TopicPartition
@@ -42,6 +42,7 @@ class ConsumerGroup:
 
     def __init__(self, principal: Principal, subscription: Subscription) -> None:
         self.subscription = subscription
+        self.failure: GatewayFailed | None = None
         self.opened = asyncio.Event()
         """The group has given this gateway its partitions, if any are left, or has said why not."""
         self._loop = asyncio.get_running_loop()
@@ -69,7 +70,12 @@ class ConsumerGroup:
                 )
             )
         )
+        self._begun.add_done_callback(self._note_beginning)
         self._check = self._loop.call_later(CHECK_S, self._take_back_late)
+
+    def _note_beginning(self, begun: asyncio.Future[None]) -> None:
+        if not begun.cancelled() and (error := begun.exception()) is not None:
+            self._fail(GatewayFailed("UNKNOWN", f"group {self.subscription.group!r} cannot be joined: {error}"))
 
     @property
     def stream_count(self) -> int:
@@ -178,6 +184,7 @@ class ConsumerGroup:
         self._go_on(has_come=True)
 
     def _fail(self, failure: GatewayFailed) -> None:
+        self.failure = self.failure or failure
         self.opened.set()
         for subscriber in tuple(self._streams):
             subscriber.fail(failure)
@@ -237,8 +244,13 @@ class ConsumerGroup:
             for place, offset in offsets.items():
                 trackers[place].committed(offset)
 
-    def _on_assign(self, _consumer: Any, _partitions: Sequence[Any]) -> None:
-        """Called by the consumer's thread. The assignment itself is the library's."""
+    def _on_assign(self, consumer: Any, partitions: Sequence[Any]) -> None:
+        """Called by the consumer's thread. LATEST is where the log ends now, and not a moment later."""
+        if partitions and not self.subscription.is_earliest:
+            try:
+                consumer.incremental_assign(_from_now_on(consumer, partitions))
+            except KafkaException as error:
+                _log.info("gateway_group_begins_later", group=self.subscription.group, reason=str(error.args[0]))
         self._on_loop(self._opened)
 
     def _opened(self) -> Mapping[Place, int]:
@@ -291,3 +303,12 @@ def _resume_all(consumer: Any) -> None:
 
 def _commit(offsets: Mapping[Place, int], consumer: Any) -> None:
     consumer.commit(offsets=[TopicPartition(*place, offset) for place, offset in offsets.items()], asynchronous=False)
+
+
+def _from_now_on(consumer: Any, partitions: Sequence[Any]) -> Sequence[Any]:
+    """The committed offset of each partition, or its end where nothing is committed. Raises KafkaException."""
+    found = consumer.committed(list(partitions), timeout=REVOKE_WAIT_S)
+    for one in found:
+        if one.offset < 0:
+            one.offset = consumer.get_watermark_offsets(one, timeout=REVOKE_WAIT_S)[1]
+    return cast("Sequence[Any]", found)

@@ -38,6 +38,8 @@ class Groups:
                 group = self._groups[name] = kind(self._principal, subscription)
             else:
                 _require_same(group.subscription, subscription)
+                if group.failure is not None:
+                    raise group.failure
             group.join(subscriber)
         source = GroupSource(self, name, group, subscriber)
         try:
@@ -53,12 +55,13 @@ class Groups:
     async def leave(self, name: str, group: Group, subscriber: Subscriber) -> None:
         """The last stream of a group ends the membership."""
         await group.leave(subscriber)
-        async with self._changing[name]:
+        lock = self._changing.setdefault(name, asyncio.Lock())
+        async with lock:
             if group.stream_count == 0 and self._groups.get(name) is group:
                 del self._groups[name]
                 await group.close()
-        if name not in self._groups and not self._changing[name].locked():
-            self._changing.pop(name, None)
+        if name not in self._groups and self._changing.get(name) is lock and not lock.locked():
+            del self._changing[name]
 
     async def close(self) -> None:
         for group in self._groups.values():

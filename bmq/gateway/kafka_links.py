@@ -17,6 +17,7 @@ from bmq.internode_client.link import Link, LinkLost
 from bmq.internode_client.link_tls import LinkTls
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import UnsupportedVersion
 from bmq.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from bmq.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
 
@@ -60,6 +61,8 @@ class KafkaLinks:
                 await self._log_in(link)
             except LinkLost as error:
                 raise GatewayFailed("UNAVAILABLE", f"the cluster does not answer: {error}") from None
+            except UnsupportedVersion as error:
+                raise _too_old(error) from None
             except BaseException:
                 if link is not None:
                     link.close()
@@ -72,6 +75,15 @@ class KafkaLinks:
             return await link.call(api_key, request, timeout_s=timeout_s)
         except LinkLost as error:
             raise GatewayFailed("UNAVAILABLE", f"the cluster does not answer: {error}") from None
+        except UnsupportedVersion as error:
+            raise _too_old(error) from None
+
+    def version(self, link: Link, api_key: ApiKey) -> int:
+        """The highest version that both sides speak. Raises GatewayFailed, UNIMPLEMENTED."""
+        try:
+            return link.version(api_key)
+        except UnsupportedVersion as error:
+            raise _too_old(error) from None
 
     def _link_tls(self) -> LinkTls | None:
         if not self._settings.security_protocol.endswith("SSL"):
@@ -103,6 +115,10 @@ class KafkaLinks:
             link.close()
             await link.wait_gone()
         self._links.clear()
+
+
+def _too_old(error: UnsupportedVersion) -> GatewayFailed:
+    return GatewayFailed("UNIMPLEMENTED", f"the cluster is too old for this: {error}", "UNSUPPORTED_VERSION")
 
 
 def _next_message(exchange: Exchange, answer: bytes) -> bytes | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -17,6 +17,14 @@ from bmq.gateway.shared_bounds import SharedBounds
 
 T = TypeVar("T")
 _MORE_S = 2.0
+_LOGIN_POLL_S = 0.02
+
+
+@runtime_checkable
+class Ticking(Protocol):
+    """A part that has to be polled now and then, also without a call."""
+
+    def tick(self) -> None: ...
 
 
 class Principal:
@@ -49,7 +57,9 @@ class Principal:
         asked = asyncio.ensure_future(
             self.answer(self.admin.describe_cluster(request_timeout=self.answer_wait_s), "the login")
         )
-        await asyncio.wait({asked, self._refusal}, return_when=asyncio.FIRST_COMPLETED)
+        while not asked.done() and not self._refusal.done():
+            self.tick()  # the library tells errors, and asks for tokens, while it is polled
+            await asyncio.wait({asked, self._refusal}, timeout=_LOGIN_POLL_S, return_when=asyncio.FIRST_COMPLETED)
         if self._refusal.done() and not asked.done():
             asked.cancel()
         if self._refusal.done():
@@ -62,6 +72,13 @@ class Principal:
                     "UNAVAILABLE", "the cluster does not answer; try again", failed.kafka_error
                 ) from None
             raise
+
+    def tick(self) -> None:
+        """Let the library call back; do it now and then."""
+        self.admin.poll(0)
+        for part in self.parts.values():
+            if isinstance(part, Ticking):
+                part.tick()
 
     async def answer(self, future: Future[T], what: str) -> T:
         """The result of a call of the admin client. Raises GatewayFailed."""

@@ -114,10 +114,13 @@ class Principals:
             del self._refused_until_s[next(iter(self._refused_until_s))]
         self._refused_until_s[key] = self._loop.time() + self._settings.failed_login_ms / 1000
 
-    def drop_idle(self) -> None:
-        """Close the clients of users without a call for long; call it now and then."""
+    def tidy(self) -> None:
+        """Close the clients of users without a call for long, and let the others call back; do it now and then."""
         self._drop_idle(self._settings.principal_idle_ms / 1000, count_max=len(self._known))
         now = self._loop.time()
+        for task in self._known.values():
+            if task.done() and not task.cancelled() and task.exception() is None:
+                task.result().tick()
         self._refused_until_s = {key: end for key, end in self._refused_until_s.items() if end > now}
 
     def _drop_idle(self, idle_s: float, *, count_max: int) -> int:

@@ -55,6 +55,7 @@ class PublisherService:
                     await context.write(self._counted(response))
             finally:
                 reading.cancel()
+                await asyncio.wait({reading})
                 stream.close()
 
 
@@ -81,8 +82,13 @@ class _PublishStream:
                     self._room.clear()
                     await self._room.wait()
                 await self._principal.shared.publishing.take(size)
+                try:
+                    done = await self._begun(request)
+                except BaseException:
+                    self._principal.shared.publishing.give_back(size)
+                    raise
                 self._pending_bytes += size
-                self._pending.append((size, await self._begun(request)))
+                self._pending.append((size, done))
                 self._changed.set()
         except GatewayFailed as failed:
             self._failure = failed

@@ -17,6 +17,8 @@ from bmq.gateway.received import failure_of
 from bmq.gateway.v1 import gateway_pb2
 
 _POLL_S: Final = 0.002
+FATAL: Final = -150
+"""RD_KAFKA_RESP_ERR__FATAL."""
 
 
 class Publishing:
@@ -25,7 +27,9 @@ class Publishing:
     def __init__(self, principal: Principal) -> None:
         self._loop = asyncio.get_running_loop()
         self._topics = principal.part(KnownTopics)
-        self._producer = Producer({**principal.config, **producer_config(principal.settings)})
+        self._config = {**principal.config, **producer_config(principal.settings)}
+        self._producer = Producer(self._config)
+        self._has_failed = False
         self._polling: asyncio.TimerHandle | None = None
 
     async def begin(self, request: gateway_pb2.PublishRequest) -> asyncio.Future[Outcome]:
@@ -39,6 +43,8 @@ class Publishing:
         if high >= count:
             self._topics.forget(request.topic)
             raise GatewayFailed("NOT_FOUND", f"topic {request.topic!r} has {count} partitions, not partition {high}")
+        if self._has_failed and not len(self._producer):
+            self._producer, self._has_failed = Producer(self._config), False
         done: asyncio.Future[Outcome] = self._loop.create_future()
         self._produce(request, Outcome(len(request.records)), done)
         if self._polling is None:
@@ -69,6 +75,7 @@ class Publishing:
                     outcome, done, index, GatewayFailed("RESOURCE_EXHAUSTED", "the producer is full; send it again")
                 )
             except KafkaException as error:
+                self._has_failed = self._has_failed or error.args[0].code() == FATAL
                 self._fail(outcome, done, index, failure_of(error.args[0], "the record is refused"))
             except (TypeError, ValueError) as error:
                 self._fail(outcome, done, index, GatewayFailed("INVALID_ARGUMENT", f"the record is refused: {error}"))
@@ -76,6 +83,8 @@ class Publishing:
     def _report(self, outcome: Outcome, done: asyncio.Future[Outcome], index: int, error: Any, message: Any) -> None:
         """Called by `poll`."""
         if error is not None:
+            # An idempotent producer does not recover from such an error: a missing right, for example.
+            self._has_failed = self._has_failed or error.fatal() or error.code() == FATAL
             self._fail(outcome, done, index, failure_of(error, "the record is not written"))
         elif outcome.written(index, message.partition(), message.offset()):
             _resolve(done, outcome)
@@ -87,6 +96,11 @@ class Publishing:
     def _poll(self) -> None:
         self._producer.poll(0)
         self._polling = self._loop.call_later(_POLL_S, self._poll) if len(self._producer) else None
+
+    def tick(self) -> None:
+        """Implements Ticking."""
+        if self._polling is None:
+            self._producer.poll(0)
 
     async def close(self) -> None:
         """Wait until what was accepted is written, within the time that records have for it."""

@@ -105,7 +105,7 @@ class GatewayServer:
     async def _tidy(self) -> None:
         while True:
             await asyncio.sleep(TIDY_S)
-            self.principals.drop_idle()
+            self.principals.tidy()
             self.metrics.users.set(self.principals.count)
             for what, budget in (
                 ("windows", self.shared.windows),

@@ -30,6 +30,7 @@ class ShareGroup:
 
     def __init__(self, principal: Principal, subscription: Subscription) -> None:
         self.subscription = subscription
+        self.failure: GatewayFailed | None = None
         self.opened = asyncio.Event()
         """The cluster has said where the group begins, if any stream has credit, or why it does not."""
         self._settings = principal.settings
@@ -66,10 +67,11 @@ class ShareGroup:
         self._reserved += part
         return part
 
-    def arrived(self, reserved: int, records: Sequence[HeldRecord], lock_ms: int) -> None:
+    def arrived(self, reserved: int, records: Sequence[HeldRecord], lock_ms: int, *, is_whole: bool) -> None:
         """Of Demand."""
         self._reserved -= reserved
-        self.opened.set()
+        if is_whole:
+            self.opened.set()
         until_s = self._loop.time() + lock_ms / 1000
         for record in records:
             if self.subscription.takes(record):
@@ -185,6 +187,7 @@ class ShareGroup:
             self.opened.set()
 
     def _fail(self, failure: GatewayFailed) -> None:
+        self.failure = self.failure or failure
         self.opened.set()
         for subscriber in tuple(self._streams):
             subscriber.fail(failure)

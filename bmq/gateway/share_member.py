@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
+import structlog
+
 from bmq.gateway.failure import GatewayFailed
 from bmq.gateway.kafka_links import KafkaLinks
 from bmq.gateway.status import kafka_failure
@@ -26,6 +28,8 @@ FIRST_ASSIGNMENT_S: Final = 0.2
 REFRESH_S: Final = 0.1
 _REJOIN: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 _PASSING: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED"})
+
+_log = structlog.get_logger("bmq.gateway")
 
 SharePlace = tuple[UUID, int]
 """Topic id and partition."""
@@ -56,6 +60,10 @@ class ShareMember:
         self._coordinator: tuple[str, int] | None = None
         self._is_stale = asyncio.Event()
         self._task = asyncio.ensure_future(self._run())
+        self._task.add_done_callback(self._note_end)
+
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        note_end(task, self._failed)
 
     def by_leader(self) -> Mapping[int, frozenset[SharePlace]]:
         """The assigned partitions of each server that leads some."""
@@ -87,6 +95,7 @@ class ShareMember:
                     self._failed(failed)
                     return
                 self._coordinator = None
+                _log.debug("gateway_share_heartbeat_retried", group=self.group, reason=str(failed))
                 await asyncio.sleep(RETRY_S)
                 continue
             await self._until_due(interval_s)
@@ -186,3 +195,10 @@ class ShareMember:
                 await self._beat(LEAVING)
             except GatewayFailed:
                 return  # the coordinator notices the missing heartbeats
+
+
+def note_end(task: asyncio.Task[None], failed: Callable[[GatewayFailed], None]) -> None:
+    """A task that ends by an error nobody expected ends the streams that depend on it."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("gateway_share_group_failed", exc_info=error)
+        failed(GatewayFailed("INTERNAL", f"the gateway cannot go on with this group: {type(error).__name__}"))

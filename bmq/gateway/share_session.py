@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 from uuid import UUID
 
+import structlog
+
 from bmq.gateway.failure import GatewayFailed
 from bmq.gateway.held_records import HeldRecord
 from bmq.gateway.kafka_links import CALL_S, KafkaLinks
-from bmq.gateway.share_member import RETRY_S, ShareMember, SharePlace
+from bmq.gateway.share_member import RETRY_S, ShareMember, SharePlace, note_end
 from bmq.gateway.share_records import GAP, RELEASE, acquired_records, as_ranges
 from bmq.gateway.status import kafka_failure, status_of
 from bmq.protocol.apis import ApiKey
@@ -21,6 +23,7 @@ from bmq.protocol.messages import share_acknowledge_request, share_fetch_request
 
 RECORD_LIMIT: Final = 1
 """ShareAcquireMode (KIP-1206): never more records than asked for, though they lie in larger batches."""
+RECORD_LIMIT_VERSION: Final = 2
 FETCH_WAIT_MS: Final = 300
 CLOSING: Final = -1
 EPOCH_MAX: Final = 2**31 - 1
@@ -31,14 +34,17 @@ _LOST_SESSION: Final = frozenset(
 )
 
 
+_log = structlog.get_logger("bmq.gateway")
+
+
 class Demand(Protocol):
     """What the group's streams want, and who gets what comes."""
 
     def reserve(self) -> int:
         """How many records to ask for now; they count as wanted no more until `arrived`."""
 
-    def arrived(self, reserved: int, records: Sequence[HeldRecord], lock_ms: int) -> None:
-        """The records that a request for `reserved` ones brought."""
+    def arrived(self, reserved: int, records: Sequence[HeldRecord], lock_ms: int, *, is_whole: bool) -> None:
+        """The records that a request for `reserved` ones brought. `is_whole`: every partition answered as it should."""
 
 
 @dataclass(slots=True)
@@ -75,7 +81,9 @@ class ShareSession:
         self._acks: list[Ack] = []
         self._work = asyncio.Event()
         self._is_closing = False
+        self._is_whole = False
         self._task = asyncio.ensure_future(self._run())
+        self._task.add_done_callback(lambda task: note_end(task, failed))
 
     def assign(self, places: frozenset[SharePlace]) -> None:
         """The partitions to acquire from. Those that go away may still be acknowledged."""
@@ -108,6 +116,7 @@ class ShareSession:
         acks: list[Ack] = []
         records: list[HeldRecord] = []
         lock_ms = 0
+        self._is_whole = False
         try:
             if self._epoch == 0 and (self._acks and not wanted):
                 raise GatewayFailed(
@@ -124,12 +133,13 @@ class ShareSession:
             lost, self._acks = [*acks, *self._acks], []
             _settle(lost, failed)
             self._member.refresh_soon()
+            _log.debug("gateway_share_session_failed", group=self._member.group, node=self._node, reason=str(failed))
             if failed.status not in ("UNAVAILABLE", "ABORTED", "DEADLINE_EXCEEDED"):
                 self._failed(failed)
             return False
         finally:
             if wanted:
-                self._demand.arrived(wanted, records, lock_ms)
+                self._demand.arrived(wanted, records, lock_ms, is_whole=self._is_whole)
         return True
 
     async def _fetch(self, wanted: int, acks: Sequence[Ack]) -> tuple[list[HeldRecord], int]:
@@ -164,7 +174,7 @@ class ShareSession:
             ],
         )
         link = await self._member.link_to(self._node)
-        if link.version(ApiKey.SHARE_FETCH) < 2:
+        if self._links.version(link, ApiKey.SHARE_FETCH) < RECORD_LIMIT_VERSION:
             raise GatewayFailed(
                 "UNIMPLEMENTED", "the cluster's share groups cannot limit records (Kafka 4.2); use GROUP_KIND_CONSUMER"
             )
@@ -181,6 +191,7 @@ class ShareSession:
 
     def _records_of(self, answer: Any) -> list[HeldRecord]:
         records: list[HeldRecord] = []
+        self._is_whole = not any(one.error_code for topic in answer.responses for one in topic.partitions)
         for topic in answer.responses:
             for one in topic.partitions:
                 place = (topic.topic_id, one.partition_index)
@@ -208,6 +219,7 @@ class ShareSession:
 
     def _note_partition_error(self, topic_id: UUID, code: ErrorCode, message: str | None) -> None:
         self._member.refresh_soon()
+        _log.debug("gateway_share_partition_failed", group=self._member.group, code=code.name, reason=message)
         if status_of(code.name) in ("PERMISSION_DENIED", "NOT_FOUND"):
             name = self._member.names.get(topic_id, str(topic_id))
             self._failed(kafka_failure(f"topic {name!r}", code, message))

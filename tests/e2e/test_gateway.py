@@ -293,7 +293,8 @@ def test_bad_calls_are_one_sentence_each(gateway: Gateway, clients: Clients, mak
     topic, messages = make_topic(), clients.messages
     unknown = clients.channel.unary_unary("/bmq.gateway.v1.Publisher/Forget")
     assert refusal(lambda: unknown(b"", timeout=WAIT_S))[0] == "UNIMPLEMENTED"
-    code, sentence, _ = refusal(lambda: clients.publish(topic, b"x" * 100_000_000))
+    publish = clients.channel.unary_unary("/bmq.gateway.v1.Publisher/Publish")
+    code, sentence, _ = refusal(lambda: publish(bytes(100_000_000), timeout=WAIT_S))
     assert (code, "larger than max" in sentence) == ("RESOURCE_EXHAUSTED", True)
     cases = [
         (clients.subscribe(), "INVALID_ARGUMENT", "has no topic"),

@@ -39,6 +39,9 @@ class LoggingIn:
         self.users = 0
         self.idle_since_s = 0.0
 
+    def tick(self) -> None:
+        """Nothing calls back."""
+
     async def log_in(self) -> None:
         self._cluster.logins.append(self.credentials.user)
         await self._cluster.open.wait()
@@ -107,10 +110,10 @@ async def test_users_without_a_call_are_closed_after_their_time() -> None:
     users = principals(cluster, principal_idle_ms=100)
     async with users.of(Credentials("busy", "right")):
         async with users.of(Credentials("idle", "right")) as idle:
-            users.drop_idle()
+            users.tidy()
             assert users.count == 2
         idle.idle_since_s = asyncio.get_running_loop().time() - 0.2
-        users.drop_idle()
+        users.tidy()
         assert users.count == 1
     await users.close()
     assert cluster.closed == ["idle", "busy"]
