@@ -35,9 +35,6 @@ class IndexServiceSettings(BaseModel):
     """How long a query may take; the service has a limit of its own."""
 
 
-NO_INDEX_SERVICE: Final = IndexServiceSettings()
-
-
 class IndexServiceAway(BmqError):
     """The query service does not answer, or there is none."""
 

@@ -38,9 +38,10 @@ class TaskFailed(BmqError):
 class ClusterClient:
     """Logs in as the command's options say, and follows redirections to the active controller."""
 
-    def __init__(self, url: str, transport: httpx.BaseTransport | None = None) -> None:
-        """Raises ClusterUnreachable for an invalid URL, LoginUnusable."""
-        timeout = httpx.Timeout(WAIT_S, connect=CONNECT_WAIT_S)
+    def __init__(self, url: str, transport: httpx.BaseTransport | None = None, *, wait_s: float = WAIT_S) -> None:
+        """`wait_s`: for an answer. Raises ClusterUnreachable for an invalid URL, LoginUnusable."""
+        self._wait_s = wait_s
+        timeout = httpx.Timeout(wait_s, connect=CONNECT_WAIT_S)
         try:
             self._client = RestClient(url, current_login(), timeout=timeout, transport=transport or TRANSPORT)
         except NoUrl as error:
@@ -117,7 +118,7 @@ class ClusterClient:
                 f"no node answers at {self._at(error)}; name a running node with --rest or BMQ_REST_URL"
             ) from error
         except httpx.TimeoutException as error:
-            raise ClusterUnreachable(f"{self._at(error)} did not answer within {WAIT_S:g} s") from error
+            raise ClusterUnreachable(f"{self._at(error)} did not answer within {self._wait_s:g} s") from error
         except httpx.TooManyRedirects as error:
             raise ClusterUnreachable("the nodes do not agree on the active controller yet; ask again") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:

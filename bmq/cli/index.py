@@ -32,6 +32,8 @@ from bmq.table_definitions.definition import InvalidDefinition
 index_app = typer.Typer(no_args_is_help=True, help="Find records by what is in them: indexes of topics.")
 
 _PAGE: Final = 500
+_QUERY_WAIT_S: Final = 75.0
+"""More than a node waits for the query service."""
 _PORT_MAX: Final = 65_535
 _MIB: Final = 1024 * 1024
 
@@ -167,7 +169,7 @@ def query_command(
         "explain": is_explained,
         "continuation": continuation or None,
     }
-    with ClusterClient(rest) as client:
+    with ClusterClient(rest, wait_s=_QUERY_WAIT_S) as client:
         if is_local:
             stored = client.get(f"/v1/tables/{quoted(name)}")
             limits = _limits(timeout_s, file_mib, tail_mib, memory_mib)

@@ -196,7 +196,9 @@ class TopicLog:
         with _client_errors(f"topic {topic} cannot be read"):
             if self._consumer is None:
                 self._consumer = Consumer({**self._config, **_CONSUMER, "group.id": f"bmq-index-{uuid.uuid4()}"})
-            self._consumer.assign([TopicPartition(topic, partition, start) for partition, start in starts.items()])
+            places = [TopicPartition(topic, partition, start) for partition, start in starts.items()]
+            self._consumer.assign(places)
+            self._consumer.resume(places)  # a partition stays paused over its assignments
             try:
                 yield self._consumer
             finally:

@@ -8,6 +8,7 @@ from random import Random
 from prometheus_client import CollectorRegistry
 
 from bmq.admin.drivers.settings import NodeCommand, driver_of
+from bmq.admin.index_queries import IndexQueries
 from bmq.admin.operations import Operations, OperationsConfig
 from bmq.admin.ports import NodeLoad, StateChanges
 from bmq.admin.redrives import Redrives
@@ -48,6 +49,7 @@ class NodeRest:
         self.operations = Operations(
             lambda: server.controller, driver, clock, rng, OperationsConfig(roles=settings.scale.roles)
         )
+        index_queries = IndexQueries(settings.index_service)
         sources = RestSources(
             lambda: server.is_serving,
             lambda: server.image,
@@ -72,7 +74,7 @@ class NodeRest:
             kafka=lambda: server.kafka_requests,
             access=rest_access(settings, lambda: server.image),
             scheme=scheme,
-            index_service=settings.index_service,
+            index_queries=lambda: index_queries,
         )
         self.pages = RestPages(lambda: build_pages(sources), sources.is_ready)
 

@@ -20,6 +20,7 @@ import structlog
 import uvloop
 from prometheus_client import REGISTRY
 
+from bmq.admin.index_queries import IndexQueries
 from bmq.admin.rest.sources import RestSources
 from bmq.hdfs.location import is_hdfs
 from bmq.local_store.root import raise_open_files_limit
@@ -124,6 +125,7 @@ async def _serve(settings: Settings, levels: LogLevels) -> None:
         log_levels=levels,
         trim_memory=trim_memory,
     )
+    index_queries = IndexQueries(settings.index_service)
     sources = RestSources(
         lambda: is_ready,
         lambda: server.image,
@@ -146,7 +148,7 @@ async def _serve(settings: Settings, levels: LogLevels) -> None:
         kafka=lambda: server.kafka_requests,
         access=access,
         scheme=rest.scheme,
-        index_service=settings.index_service,
+        index_queries=lambda: index_queries,
     )
     pages = RestPages(lambda: build_pages(sources), sources.is_ready)
     try:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Body, Request, Response
 
-from bmq.admin.index_queries import IndexQueries, IndexServiceAway
+from bmq.admin.index_queries import IndexServiceAway
 from bmq.admin.rest.authorization import may_read_topic
 from bmq.admin.rest.parameters import TableName
 from bmq.admin.rest.problems import ProblemError, errors
@@ -21,7 +21,6 @@ _PROBLEM: Final = "application/problem+json"
 
 def index_pages(sources: RestSources) -> APIRouter:
     pages = APIRouter()
-    queries = IndexQueries(sources.index_service)
 
     @pages.post("/v1/indexes/{name}/query", responses=errors(400, 404, 409, 413, 422, 502, 503, 504))
     async def query(
@@ -35,6 +34,9 @@ def index_pages(sources: RestSources) -> APIRouter:
             raise ProblemError(403, f"there is no right to READ on topic {table.definition.topic} of index {name}")
         if table.definition.index is None:
             raise ProblemError(422, f"{name} is a table without an index; make one with `bmq index create`")
+        queries = sources.index_queries()
+        if queries is None:
+            raise ProblemError(503, "this process forwards no queries on indexes")
         try:
             status, answer = await queries.ask(name, json.dumps(query).encode())
         except IndexServiceAway as error:

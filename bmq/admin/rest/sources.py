@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from bmq.admin.channel_watch import ChannelWatch
 from bmq.admin.delayed_records import DelayedRecords
 from bmq.admin.group_explainer import GroupExplainer
-from bmq.admin.index_queries import NO_INDEX_SERVICE, IndexServiceSettings
+from bmq.admin.index_queries import IndexQueries
 from bmq.admin.operations import Operations
 from bmq.admin.ports import KafkaRequests, NodeLoad, StateChanges, TableController
 from bmq.admin.redrives import Redrives
@@ -44,6 +44,7 @@ class RestSources:
     sent a request.
     `channel_watch` is told each new image of this process.
     `scheme`: of this process's REST address, and of all others of the cluster. `index_service`: answers queries on indexes.
+    `scheme`: of this process's REST address, and of all others of the cluster. `index_queries`: forwards queries on indexes.
     """
 
     is_ready: Callable[[], bool]
@@ -71,3 +72,4 @@ class RestSources:
     scheme: str = "http"
     channel_watch: Callable[[], ChannelWatch] = ChannelWatch
     index_service: IndexServiceSettings = NO_INDEX_SERVICE
+    index_queries: Callable[[], IndexQueries | None] = lambda: None
