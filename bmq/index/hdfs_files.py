@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Coroutine
+from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
@@ -84,6 +85,7 @@ class HdfsFiles:
             raise OSError(str(error)) from None
 
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _CLIENTS: Final[dict[str, HdfsFiles]] = {}
 _LOCK: Final = threading.Lock()
 
@@ -129,6 +131,10 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
         found = [_info(f"{path.rstrip('/')}/{each.name}", each) for each in self.files.listing(path)]
         return found if detail else [each["name"] for each in found]
 
+    def modified(self, path: str) -> datetime:
+        """DuckDB asks for it. Files of a table never change."""
+        return _EPOCH + timedelta(milliseconds=max(0, self.info(path)["modified_ms"]))
+
     def _open(self, path: str, mode: str = "rb", **_: Any) -> AbstractBufferedFile:
         if mode != "rb":
             raise OSError(f"{path}: files are only read here")
@@ -158,4 +164,5 @@ def _info(path: str, found: FileStatus) -> dict[str, Any]:
         "size": found.length_bytes,
         "type": "directory" if found.is_directory else "file",
         "file_id": found.file_id,
+        "modified_ms": found.modified_ms,
     }

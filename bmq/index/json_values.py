@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from json.decoder import scanstring
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -25,6 +26,8 @@ _PER_SECOND: Final = {TimeUnit.SECONDS: 1, TimeUnit.MILLISECONDS: 1_000, TimeUni
 _SECONDS_MIN: Final = -62_135_596_800
 _SECONDS_MAX: Final = 253_402_300_799
 _BITS: Final = {"int": 31, "long": 63}
+_BLANK: Final = re.compile(r"[ \t\n\r]*")
+_DECODER: Final = json.JSONDecoder()
 _INTEGER: Final = re.compile(r"-?\d+")
 _MOMENT: Final = re.compile(
     r"\s*(?P<year>\d{4})(-(?P<month>\d{1,2})(-(?P<day>\d{1,2})"
@@ -51,8 +54,8 @@ class Number(str):
     """A number's text."""
 
 
-def json_object(data: bytes) -> dict[str, Any]:
-    """A record's value. Raises DoesNotFit."""
+def json_object(data: bytes) -> tuple[str, dict[str, Any]]:
+    """A record's value as text, and what it says. Raises DoesNotFit."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -63,7 +66,7 @@ def json_object(data: bytes) -> dict[str, Any]:
         found = None
     if not isinstance(found, dict):
         raise DoesNotFit("the value is no JSON object with the paths of the table")
-    return found
+    return text, found
 
 
 def at_path(root: dict[str, Any], steps: Sequence[str]) -> Any:
@@ -78,10 +81,41 @@ def at_path(root: dict[str, Any], steps: Sequence[str]) -> Any:
     return found
 
 
-def from_json(field: TableField, found: Any) -> Value | None:
-    """Raises DoesNotFit."""
+def exact_text(text: str, steps: Sequence[str]) -> str:
+    """The text of the value at a path, with its spaces, as Spark gives it. The value is there."""
+    start, end = _after_blank(text, 0), len(text)
+    for step in steps:
+        start, end = _member(text, start, step)
+    return text[start:end]
+
+
+def _member(text: str, at: int, wanted: str) -> tuple[int, int]:
+    """Where the value of a name is, in the object that begins at `at`; of several the last one."""
+    found = (at, at)
+    at = _after_blank(text, at + 1)
+    while text[at] != "}":
+        name, at = scanstring(text, at + 1, False)
+        at = _after_blank(text, _after_blank(text, at) + 1)
+        _, end = _DECODER.raw_decode(text, at)
+        if name == wanted:
+            found = (at, end)
+        at = _after_blank(text, end)
+        if text[at] == ",":
+            at = _after_blank(text, at + 1)
+    return found
+
+
+def _after_blank(text: str, at: int) -> int:
+    match = _BLANK.match(text, at)
+    return at if match is None else match.end()
+
+
+def from_json(field: TableField, found: Any, text: str = "") -> Value | None:
+    """`text`: of the whole value, in which a string column finds what is no string. Raises DoesNotFit."""
     if found is None:
         return None
+    if field.type == "string" and isinstance(found, dict | list):
+        return exact_text(text, field.steps)
     try:
         value = _converted(field, found)
     except (ValueError, OverflowError, InvalidOperation, KeyError):
@@ -161,7 +195,7 @@ def _double(found: Any) -> float | None:
 
 
 def _decimal(found: str, precision: int, scale: int) -> Decimal | None:
-    number = Decimal(found.strip())
+    number = Decimal(found if isinstance(found, Number) else found.replace(",", ""))
     if not number.is_finite() or number.adjusted() > precision:
         return None
     if number.adjusted() < -precision - scale - 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import signal
 import sys
 import time
 from collections.abc import Mapping
@@ -60,6 +61,9 @@ class _EngineOfThread(QueryEngine):
 def serve(settings: ServeSettings, client: RestClient) -> None:
     """Serve until SIGTERM or Ctrl-C. Prints one line when it is ready. Raises CannotServe, SourceAway."""
     token = required_token(settings.host, settings.token_file)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # uvicorn ends in order, and then raises the signal again.
+        signal.signal(number, lambda *_: sys.exit(0))
     pool = QueryPool(
         lambda: _EngineOfThread(settings),
         Definitions(client),

@@ -6,6 +6,8 @@ The files are written by pyiceberg, as the job lays them out; test_spark_index.p
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import uuid
@@ -14,6 +16,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -27,7 +30,7 @@ from bmq.index.stored_index import stored_index
 from bmq.index.topic_log import TopicLog
 from bmq.table_definitions.stored import StoredTable
 from testing.patience import Patience
-from testing.processes import REPOSITORY, dying_with_us, eventually, free_port
+from testing.processes import REPOSITORY, ManagedProcess, dying_with_us, eventually, free_port
 from testing.servers import BmqServer, Server
 from tests.e2e.conftest import create_topic, unique_name
 from tests.fakes.indexed_topic import IndexedTopic
@@ -173,6 +176,46 @@ def test_an_index_from_its_creation_to_its_end(indexed: Indexed) -> None:
     assert indexed.cli("drop", indexed.name, "--yes").returncode == 0
     gone = indexed.cli("query", indexed.name, *place)
     assert (gone.returncode, gone.stderr) == (1, f"bmq: there is no table {indexed.name}\n")
+
+
+def test_a_service_answers_over_http_until_it_is_stopped(indexed: Indexed) -> None:
+    created = indexed.cli("create", indexed.name, "--topic", indexed.topic, "--ddl", str(indexed.ddl))
+    assert created.returncode == 0, created.stderr
+    token = indexed.directory / "token"
+    token.write_text("secret\n")
+    command = [
+        *(
+            sys.executable,
+            "-m",
+            "bmq.cli.main",
+            "index",
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--token-file",
+            str(token),
+        ),
+        *("--warehouse", str(indexed.directory / "warehouse"), "--bootstrap", indexed.server.bootstrap),
+        *("--rest", f"http://127.0.0.1:{indexed.server.rest_port}"),
+    ]
+    service = ManagedProcess("bmq index serve", command, indexed.directory / "service.log", {})
+    service.start()
+    try:
+        ready = service.wait_for_line(r"^bmq index ready http=127\.0\.0\.1:(\d+)$", 120)
+        url = f"http://127.0.0.1:{ready[1]}/v1/indexes"
+        query = {"equals": {"customer": "c3"}, "limit": 1_000}
+        with httpx.Client(timeout=60.0, trust_env=False) as client:
+            assert client.post(f"{url}/{indexed.name}/query", json=query).status_code == 401
+            client.headers["authorization"] = "Bearer secret"
+            answer = client.post(f"{url}/{indexed.name}/query", json=query)
+            assert answer.status_code == 200, answer.text
+            wanted = sum(n % 10 == 3 and n % 11 != 10 for n in range(RECORDS))
+            assert (len(answer.json()["rows"]), answer.json()["is_complete"]) == (wanted, True)
+            assert client.post(f"{url}/nothing/query", json=query).json()["detail"] == "there is no index nothing"
+        os.kill(service.pid, signal.SIGTERM)
+        eventually(lambda: not service.is_running, 60, "the service ends")
+    finally:
+        service.kill()
 
 
 def test_a_server_that_is_away_is_one_sentence(indexed: Indexed) -> None:

@@ -51,7 +51,10 @@ def decoded(definition: TableDefinition, value: bytes | None, **record: Any) -> 
         ("boolean", "true", True),
         ("string", "1.50", "1.50"),
         ("string", "true", "true"),
-        ("string", '{"a": [1, "x", null]}', '{"a":[1,"x",null]}'),
+        ("string", '{"a": [1, 2.50,"x}",null] }', '{"a": [1, 2.50,"x}",null] }'),
+        ("string", "[ ]", "[ ]"),
+        ("decimal(5,2)", '"1e1"', Decimal("10.00")),
+        ("decimal(5,2)", '"1,00"', Decimal("100.00")),
         ("binary", '"AAE="', b"\0\1"),
         ("date", '"2026-11-24"', date(2026, 11, 24)),
         ("date", '"2026-11-24T10:00:00Z"', date(2026, 11, 24)),
@@ -98,6 +101,14 @@ def test_json_values(column_type: str, text: str, expected: object) -> None:
 )
 def test_json_that_does_not_fit_has_no_row(column_type: str, value: bytes | None) -> None:
     assert decoded(made("json", [{"name": "x", "type": column_type}]), value) is None
+
+
+def test_the_text_of_an_object_within_objects() -> None:
+    definition = made("json", [{"name": "x", "type": "string", "path": "a.b"}])
+    value = b' {"b": {"a": 0}, "a" : {"z": "\\"{", "b": [0], "b" :\t{"c": [ 1,2 ]} , "y": 1 } }'
+    row = decoded(definition, value)
+    assert row is not None
+    assert row["x"] == '{"c": [ 1,2 ]}'
 
 
 def test_paths_and_required_fields() -> None:
