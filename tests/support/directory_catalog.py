@@ -16,7 +16,6 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import DayTransform, HourTransform
 
-_TRANSFORMS: dict[str, HourTransform[Any] | DayTransform[Any]] = {"hour": HourTransform(), "day": DayTransform()}
 _TRANSFORMS: dict[str, Any] = {
     "hour": HourTransform(),
     "day": DayTransform(),

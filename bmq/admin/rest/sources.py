@@ -43,7 +43,6 @@ class RestSources:
     `kafka`, which answers Kafka requests for a client of REST. `access`: what clients may do; `principal_of`: who
     sent a request.
     `channel_watch` is told each new image of this process.
-    `scheme`: of this process's REST address, and of all others of the cluster. `index_service`: answers queries on indexes.
     `scheme`: of this process's REST address, and of all others of the cluster. `index_queries`: forwards queries on indexes.
     """
 
@@ -71,5 +70,4 @@ class RestSources:
     principal_of: PrincipalOf = authenticated
     scheme: str = "http"
     channel_watch: Callable[[], ChannelWatch] = ChannelWatch
-    index_service: IndexServiceSettings = NO_INDEX_SERVICE
     index_queries: Callable[[], IndexQueries | None] = lambda: None
