@@ -46,6 +46,8 @@ def channel_agent_pages(sources: RestSources) -> APIRouter:
         watch = sources.channel_watch()
         if watch.is_closed:
             raise ProblemError(503, "this node stops; ask another one")
+        if not sources.is_ready():  # the metadata may not be here yet, and no channels is what an agent would believe
+            raise ProblemError(503, "this node is not ready; ask another one")
         if wait_ms and watch.waiting_count >= WAITING_MAX:
             raise ProblemError(503, f"{WAITING_MAX} agents wait at this node already; ask another one")
         host = "unknown" if request.client is None else request.client.host

@@ -237,6 +237,14 @@ async def test_a_node_that_stops_lets_agents_go() -> None:
         assert problem["detail"] == "this node stops; ask another one"
 
 
+async def test_a_node_that_is_not_ready_tells_agents_nothing() -> None:
+    async with RestCluster() as cluster:
+        cluster.is_ready = False
+        problem = await cluster.get("/v1/channels/changes", 503, agent="a", applied=3)
+        assert problem["detail"] == "this node is not ready; ask another one"
+        assert (await cluster.get("/v1/channels/agents"))["count"] == 0
+
+
 async def test_an_agent_that_goes_away_is_not_waited_for() -> None:
     async with RestCluster() as cluster:
         watch = cluster.controller.watch
