@@ -8,18 +8,27 @@ import sys
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from testing.processes import REPOSITORY, eventually
 from testing.servers import BmqServer, bmq_command
 from tests.e2e.conftest import create_topic
 from tests.support.databus_agents import AgentProcess, Application
+from tests.support.secured_server import SSL, Door, SecuredServer
 
 PARTITIONS = 3
 TOPIC = "landed"
@@ -68,11 +77,14 @@ def post(agent: AgentProcess, channel: str, body: bytes, kind: str = "applicatio
         return error.code, json.load(error)
 
 
-def landed(node: BmqServer, topic: str = TOPIC, partitions: int = PARTITIONS) -> list[bytes]:
-    """Values of all committed records."""
+def landed(
+    node: BmqServer, topic: str = TOPIC, partitions: int = PARTITIONS, security: Mapping[str, Any] | None = None
+) -> list[bytes]:
+    """Values of all committed records. `security`: settings of a client that may read them."""
     consumer = Consumer(
         {
             "bootstrap.servers": node.bootstrap,
+            **(security or {}),
             "group.id": "reader",
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
@@ -101,28 +113,30 @@ def wait_for_version(agent: AgentProcess, version: int) -> None:
     eventually(lambda: agent.status()["channels_version"] >= version, 30, f"the agent uses version {version}", 0.01)
 
 
-@pytest.mark.faults
-@pytest.mark.safety
-def test_kills_of_agent_and_node_lose_and_double_nothing(node: BmqServer, agent: AgentProcess) -> None:
+def kill_under_load(node: BmqServer, agent: AgentProcess, victims: Sequence[Sequence[Any]]) -> None:
+    """Kill each group of victims and start it again, under load; then every accepted record has landed once."""
     create_topic(node, TOPIC, PARTITIONS)
     version = put_channel(node, linger_ms=20)
     agent.start()
     wait_for_version(agent, version)
     applications = [Application(f"app{number}", agent.socket, CHANNEL) for number in range(3)]
     try:
-        for victim in (agent, node, agent, agent, node):
+        for group in victims:
             for each in applications:
                 each.wait_for_accepted(500, 60)
-            victim.kill()
-            if victim is node:
+            for victim in group:
+                victim.kill()
+            if agent in group:
+                agent.start()  # also without the cluster
+            if node in group:
                 applications[0].wait_for_accepted(500, 60)  # the cluster is away, and the agent takes records
-            victim.start()
+                node.start()
         for each in applications:
             each.wait_for_accepted(500, 60)
     finally:
         for each in applications:
             each.finish()
-    agent.wait_until_empty(60)
+    agent.wait_until_empty(120)
     assert agent.stop() == 0
     counts = Counter(landed(node))
     accepted = set().union(*(each.accepted for each in applications))
@@ -130,6 +144,19 @@ def test_kills_of_agent_and_node_lose_and_double_nothing(node: BmqServer, agent:
     assert {value: count for value, count in counts.items() if count > 1} == {}, "doubled"
     assert all(each.refused == [] for each in applications)
     assert len(counts) <= sum(each.sent for each in applications)
+
+
+@pytest.mark.faults
+@pytest.mark.safety
+def test_kills_of_agent_and_node_lose_and_double_nothing(node: BmqServer, agent: AgentProcess) -> None:
+    kill_under_load(node, agent, [[agent], [node], [agent], [agent, node], [agent]])
+
+
+@pytest.mark.campaign("kills")
+@pytest.mark.safety
+@pytest.mark.timeout(1_200)
+def test_fifty_kills_lose_and_double_nothing(node: BmqServer, agent: AgentProcess) -> None:
+    kill_under_load(node, agent, [[agent], [node], [agent], [agent, node]] * 10)
 
 
 @pytest.mark.clients
@@ -215,3 +242,55 @@ def test_the_clients_of_the_documentation(node: BmqServer, agent: AgentProcess, 
     agent.wait_until_empty(60)
     wanted = [b"%s-%d" % (name, number) for name in (b"py", b"c") for number in range(20)]
     assert sorted(landed(node)) == sorted(wanted)
+
+
+RIGHTS = [
+    (ResourceType.TOPIC, TOPIC, ResourcePatternType.LITERAL, AclOperation.WRITE),
+    (ResourceType.TRANSACTIONAL_ID, "bmq-databus-", ResourcePatternType.PREFIXED, AclOperation.WRITE),
+    (ResourceType.TRANSACTIONAL_ID, "bmq-databus-", ResourcePatternType.PREFIXED, AclOperation.DESCRIBE),
+    (ResourceType.GROUP, "bmq-databus-", ResourcePatternType.PREFIXED, AclOperation.READ),
+    (ResourceType.TOPIC, "bmq-databus-positions", ResourcePatternType.LITERAL, AclOperation.READ),
+    (ResourceType.TOPIC, "bmq-databus-positions", ResourcePatternType.LITERAL, AclOperation.CREATE),
+]
+"""Those that docs/DATABUS.md asks for, at the Kafka listener."""
+
+
+@pytest.mark.clients
+def test_an_agent_with_tls_needs_the_rights_of_the_page_and_no_more(tmp_path: Path) -> None:
+    server = SecuredServer(tmp_path / "data", {"super.users": "User:alice;User:ANONYMOUS"})  # REST has no logins here
+    door = Door(SSL)
+    server.make_user()
+    server.start()
+    agent = None
+    try:
+        admin = AdminClient(server.librdkafka(door))
+        for made in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1), NewTopic("closed", 1, 1)]).values():
+            made.result(30)
+        bindings = [AclBinding(*right[:3], "User:databus", "*", right[3], AclPermissionType.ALLOW) for right in RIGHTS]
+        for granted in admin.create_acls(bindings).values():
+            granted.result(30)
+        put_channel(server)
+        version = put_channel(server, "closed", topic="closed")
+        certificate = json.dumps(str(server.issue("databus")))
+        config = server.write(
+            "databus.toml",
+            f"""[kafka]
+"security.protocol" = "SSL"
+"ssl.ca.location" = {json.dumps(str(server.trust))}
+"ssl.certificate.location" = {certificate}
+"ssl.key.location" = {certificate}
+""".encode(),
+        )
+        agent = AgentProcess(tmp_path / "agent", server.bootstrap_of(door), server.rest_port, config)
+        agent.start()
+        wait_for_version(agent, version)
+        assert post(agent, "closed", b"no right")[0] == 200
+        assert post(agent, CHANNEL, b"with rights")[0] == 200
+        security = server.librdkafka(door)
+        eventually(lambda: landed(server, security=security) == [b"with rights"], 60, "the record lands")
+        eventually(lambda: post(agent, "closed", b"late")[0] == 409, 60, "the agent knows of the missing right")
+        assert "the topic closed" in post(agent, "closed", b"later")[1]["detail"]
+    finally:
+        if agent is not None:
+            agent.close()
+        server.close()

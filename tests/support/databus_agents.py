@@ -6,7 +6,6 @@ import json
 import socket
 import threading
 import urllib.request
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,7 @@ ANSWER_S = 30.0
 class AgentProcess:
     """`bmq databus run` on one directory. Every further `start` uses the same spool and socket."""
 
-    def __init__(
-        self, directory: Path, bootstrap: str, rest_port: int, environment: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, directory: Path, bootstrap: str, rest_port: int, config: Path | None = None) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.socket = directory / "s"
@@ -34,7 +31,8 @@ class AgentProcess:
         arguments = [bmq_command(), "databus", "run", "--agent-id", "tested", "--bootstrap", bootstrap]
         arguments += ["--rest", f"http://127.0.0.1:{rest_port}", "--spool", str(directory / "spool")]
         arguments += ["--socket", str(self.socket), "--http", "127.0.0.1:0"]
-        self.process = ManagedProcess("databus", arguments, directory / "agent.log", environment)
+        arguments += [] if config is None else ["--config", str(config)]
+        self.process = ManagedProcess("databus", arguments, directory / "agent.log")
 
     def start(self) -> None:
         self.process.start()
