@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from bmq.databus.settings import AgentSettings
 
 EXTRA: Final = "databus"
+_FAULT: Final = 70
+"""EX_SOFTWARE of sysexits.h."""
 
 
 def run(
@@ -66,12 +69,27 @@ def run(
         if error.name is None or error.name.partition(".")[0] == "bmq":
             raise
         raise MissingLibrary(f"the agent needs {error.name.replace('_', '-')}: {install_command(EXTRA)}") from error
+    threading.excepthook = _end
     is_empty = uvloop.run(_run(Agent, settings))
     if not is_empty:
         sys.stderr.write("some records are in the spool still: the next start produces them\n")
     sys.stderr.flush()
     # Threads that wait for the cluster end with the process.
     os._exit(0)
+
+
+def _end(failed: threading.ExceptHookArgs) -> None:
+    """A thread that ended by a fault would leave its records in the spool: end, so that the agent is started again."""
+    import structlog
+
+    error = failed.exc_value
+    structlog.get_logger("bmq.databus").error(
+        "databus_thread_failed",
+        thread="" if failed.thread is None else failed.thread.name,
+        exc_info=(failed.exc_type, error, failed.exc_traceback),
+    )
+    sys.stderr.flush()
+    os._exit(_FAULT)
 
 
 async def _run(agent_class: type[Agent], settings: AgentSettings) -> bool:

@@ -25,7 +25,7 @@ from bmq.databus.doors.http_door import http_door
 from bmq.databus.doors.socket_door import SocketDoor
 from bmq.databus.doors.unix_path import SocketUnusable, listening_socket
 from bmq.databus.intake import Intake
-from bmq.databus.lanes.kafka_transactions import KafkaTransactions, TransactionConfig
+from bmq.databus.lanes.kafka_transactions import KafkaTransactions, TransactionConfig, check_kafka_settings
 from bmq.databus.lanes.lane_set import LaneSet
 from bmq.databus.settings import AgentSettings
 from bmq.databus.spool.identity import SpoolDirectory
@@ -43,10 +43,11 @@ _STOP_S: Final = 1
 
 
 class Agent:
-    """Call `start`, then `stop`. Raises SpoolUnusable, SocketUnusable, LoginUnusable."""
+    """Call `start`, then `stop`. Raises KafkaSettingsUnusable, SpoolUnusable, SocketUnusable, LoginUnusable."""
 
     def __init__(self, settings: AgentSettings) -> None:
         self.settings = settings
+        check_kafka_settings(settings.kafka_config)
         self._directory = SpoolDirectory(Path(settings.spool_dir), settings.agent_id, secrets.token_hex(4))
         self._budget = SpoolBudget(settings.spool_bytes_max)
         self._kept = KeptChannels(self._directory.directory)
@@ -161,7 +162,10 @@ class Agent:
         self._lanes.use(channels)
 
     def _use_from_thread(self, loop: asyncio.AbstractEventLoop, found: ClusterChannels) -> None:
-        """Returns when the loop uses them. They are kept first: a start must not go back to older ones."""
+        """Returns when the loop uses them. They are kept first: a start must not go back to older ones.
+
+        Raises TimeoutError, CancelledError: the loop ends.
+        """
         self._kept.save(found)
         channels = found.channels
 

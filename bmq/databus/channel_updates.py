@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -142,7 +143,10 @@ class ChannelUpdates:
         except (ValueError, InvalidChannel) as error:
             return f"the answer is no set of channels: {_reason(error)}"
         if found != self.known and not found.is_behind(self.known):
-            self._on_change(found)
+            try:
+                self._on_change(found)
+            except (TimeoutError, CancelledError):
+                return "the agent stops"
             self.known = found
         return ""
 

@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from bmq.databus.lanes.transactions import SendFailed, TopicRefusal, TopicsRefused
 from bmq.databus.spool.frame import SpooledRecord
+from bmq.protocol.errors import BmqError
 
 POSITION_TOPIC: Final = "bmq-databus-positions"
 CALL_S: Final = 5.0
@@ -66,6 +67,21 @@ class _Errors:
     last: str = ""
     by_topic: dict[str, TopicRefusal] = field(default_factory=dict)
     other: str = ""
+
+
+class KafkaSettingsUnusable(BmqError):
+    """librdkafka refuses a setting; one sentence without the settings' values."""
+
+
+def check_kafka_settings(kafka: Mapping[str, Any]) -> None:
+    """Raises KafkaSettingsUnusable. Opens no connection that is waited for."""
+    try:
+        Producer({"log_level": 0, **kafka}).close()
+    except (KafkaException, ValueError, TypeError) as error:
+        text = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+        for value in map(str, kafka.values()):
+            text = text.replace(value, "…") if value else text
+        raise KafkaSettingsUnusable(f"librdkafka refuses a setting of [kafka]: {text}") from None
 
 
 class KafkaTransactions:

@@ -10,6 +10,7 @@ from typer.testing import CliRunner, Result
 
 from bmq.cli import topic_records
 from bmq.cli.commands import app
+from bmq.databus.lanes.kafka_transactions import KafkaSettingsUnusable
 from bmq.databus.settings import SettingsUnusable
 from bmq.databus.spool.errors import SpoolUnusable
 from tests.unit.cli.rest_node import Node
@@ -28,6 +29,16 @@ def test_settings_that_cannot_be_used_are_one_sentence(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert isinstance(result.exception, SettingsUnusable)
     assert str(result.exception).startswith("the agent's settings: spool_bytes_max: ")
+
+
+def test_a_setting_that_librdkafka_refuses_is_told_without_its_value(tmp_path: Path) -> None:
+    config = tmp_path / "databus.toml"
+    config.write_text('[kafka]\n"security.protocol" = "hunter2"\n')
+    result = ran("--config", str(config), "--spool", str(tmp_path / "s"), "--socket", str(tmp_path / "x"))
+    assert isinstance(result.exception, KafkaSettingsUnusable)
+    assert "security.protocol" in str(result.exception)
+    assert "hunter2" not in str(result.exception)
+    assert not (tmp_path / "s").exists()
 
 
 def test_a_directory_of_other_files_is_refused_and_left_alone(tmp_path: Path) -> None:
