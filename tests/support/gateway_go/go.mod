@@ -1,6 +1,6 @@
 module gatewayclient
 
-go 1.27.3
+go 1.26.0
 
 require (
 	google.golang.org/grpc v1.85.0
