@@ -115,7 +115,7 @@ def refusal(secured: Secured, topic: str, metadata: Any) -> tuple[str, str]:
 
 
 def test_the_cluster_decides_who_logs_in_and_what_is_allowed(secured: Secured) -> None:
-    assert publish(secured, "open", basic("alice", PASSWORD)).offsets[0] == 0
+    assert publish(secured, "open", basic("alice", PASSWORD)).offsets[0] >= 0
     for metadata, sentence in (
         (None, "this cluster needs a login"),
         (basic("alice", WRONG), "the cluster refuses this login"),

