@@ -25,6 +25,7 @@ from bmq.index.query import Selection
 from bmq.index.statement import row_columns
 from bmq.spark.tables.errors import TableMismatch
 from bmq.spark.tables.table_offsets import OFFSETS_PROPERTY, TableOffsets
+from bmq.table_definitions.index_identity import INDEX_PROPERTY, index_identity
 from bmq.table_definitions.stored import StoredTable
 
 NAMESPACE: Final = "tables"
@@ -81,6 +82,11 @@ class IndexFiles:
         text = table.metadata.properties.get(OFFSETS_PROPERTY + name)
         if text is None:
             return IndexState(None, {})
+        if table.metadata.properties.get(INDEX_PROPERTY) != index_identity(stored.definition):
+            raise IndexMismatch(
+                f"the files of index {name} are those of a former one with other fields or keys: drop them (DROP TABLE in Spark), "
+                "delete the checkpoint of its job, and start the job again"
+            )
         try:
             offsets = TableOffsets.from_json(text)
         except TableMismatch as error:

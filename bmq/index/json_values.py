@@ -12,7 +12,6 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
-from json.decoder import scanstring
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -94,7 +93,7 @@ def _member(text: str, at: int, wanted: str) -> tuple[int, int]:
     found = (at, at)
     at = _after_blank(text, at + 1)
     while text[at] != "}":
-        name, at = scanstring(text, at + 1, False)
+        name, at = _DECODER.raw_decode(text, at)
         at = _after_blank(text, _after_blank(text, at) + 1)
         _, end = _DECODER.raw_decode(text, at)
         if name == wanted:

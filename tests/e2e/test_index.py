@@ -214,6 +214,7 @@ def test_a_service_answers_over_http_until_it_is_stopped(indexed: Indexed) -> No
             assert client.post(f"{url}/nothing/query", json=query).json()["detail"] == "there is no index nothing"
         os.kill(service.pid, signal.SIGTERM)
         eventually(lambda: not service.is_running, 60, "the service ends")
+        assert service.exit_code == 0
     finally:
         service.kill()
 

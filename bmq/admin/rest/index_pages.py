@@ -10,19 +10,24 @@ from fastapi import APIRouter, Body, Request, Response
 from bmq.admin.index_queries import IndexServiceAway
 from bmq.admin.rest.authorization import may_read_topic
 from bmq.admin.rest.parameters import TableName
-from bmq.admin.rest.problems import ProblemError, errors
+from bmq.admin.rest.problems import Problem, ProblemError, errors
 from bmq.admin.rest.sources import RestSources
 from bmq.controller.tables import find_table
 
 _FORWARDED: Final = frozenset({200, 404, 409, 422, 503, 504})
 _BAD_GATEWAY: Final = 502
+_ERRORS: Final[dict[int | str, dict[str, Any]]] = {
+    **errors(400, 404, 409, 413, 422, 503, 504),
+    502: {"model": Problem, "description": "The query service failed, or refused this node's token."},
+    504: {"model": Problem, "description": "The query took too long."},
+}
 _PROBLEM: Final = "application/problem+json"
 
 
 def index_pages(sources: RestSources) -> APIRouter:
     pages = APIRouter()
 
-    @pages.post("/v1/indexes/{name}/query", responses=errors(400, 404, 409, 413, 422, 502, 503, 504))
+    @pages.post("/v1/indexes/{name}/query", responses=_ERRORS)
     async def query(
         name: TableName,
         query: Annotated[dict[str, Any], Body(description="The query, as docs/INDEX.md describes it.")],

@@ -6,13 +6,15 @@ columns tell where a row comes from.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from bmq.spark.tables.errors import TableMismatch
 from bmq.table_definitions.column_types import is_widening
 from bmq.table_definitions.definition import DEAD_LETTER_COLUMNS, Partitioning, TableDefinition, Transform
-from bmq.table_definitions.index_layout import TIMESTAMP_COLUMN, IndexLayout
+from bmq.table_definitions.index_identity import INDEX_PROPERTY, index_identity
+from bmq.table_definitions.index_layout import TIMESTAMP_COLUMN
 
 PARTITION_COLUMN: Final = "_bmq_partition"
 OFFSET_COLUMN: Final = "_bmq_offset"
@@ -53,12 +55,16 @@ def table_columns(definition: TableDefinition) -> dict[str, str]:
     return {**{field.name: spark_type(field.type) for field in definition.fields}, **own}
 
 
-def index_properties(layout: IndexLayout) -> dict[str, str]:
+def index_properties(definition: TableDefinition) -> dict[str, str]:
     """Properties of Iceberg's Parquet writer for lookups: small row groups, each with bloom filters for exact keys.
 
     A lookup reads whole row groups, chosen by their least and greatest values and their bloom filters.
     """
+    layout = definition.index
+    if layout is None:
+        return {}
     return {
+        INDEX_PROPERTY: index_identity(definition),
         "write.parquet.row-group-size-bytes": str(INDEX_ROW_GROUP_BYTES),
         "write.parquet.bloom-filter-max-bytes": str(INDEX_BLOOM_BYTES_MAX),
         **{f"write.parquet.bloom-filter-enabled.column.{name}": "true" for name in layout.bloom_columns},
@@ -89,19 +95,22 @@ def transform(partitioning: Partitioning) -> str:
             return f"{by.value}s({field})"
 
 
+def partition_terms(definition: TableDefinition) -> list[str]:
+    """The table's partitions as SQL: for an index first its time."""
+    terms = list(map(transform, definition.partitioning))
+    layout = definition.index
+    return terms if layout is None else [f"{layout.every.value}s({quoted(layout.time_column)})", *terms]
+
+
 def create_statement(
     identifier: str,
     columns: Mapping[str, str],
     topic: str,
-    partitioning: tuple[Partitioning, ...] = (),
-    index: IndexLayout | None = None,
+    partitions: Sequence[str] = (),
+    properties: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """`identifier`: already quoted. `index`: the layout for lookups, with partitions by its time."""
-    properties = {OWNER_PROPERTY: topic, **TABLE_PROPERTIES}
-    partitions = list(map(transform, partitioning))
-    if index is not None:
-        properties |= index_properties(index)
-        partitions.insert(0, f"{index.every.value}s({quoted(index.time_column)})")
+    """`identifier`: already quoted. `partitions`: as SQL. `properties`: beside those that every table has."""
+    properties = {OWNER_PROPERTY: topic, **TABLE_PROPERTIES, **properties}
     parts = [
         f"CREATE TABLE IF NOT EXISTS {identifier}",
         f"({', '.join(f'{quoted(name)} {kind}' for name, kind in columns.items())})",

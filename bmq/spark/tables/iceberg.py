@@ -15,6 +15,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Final
 
 from py4j.java_gateway import JavaPackage
@@ -26,8 +27,7 @@ from bmq.spark.tables.columns import OWNER_PROPERTY, create_statement, evolution
 from bmq.spark.tables.errors import CommitConflict, TableJobError, TableMismatch
 from bmq.spark.tables.snapshot_chain import STAGE_SUMMARY, WAP_PROPERTY, AncestorSnapshot, check_chain, check_staging
 from bmq.spark.tables.table_offsets import OFFSETS_PROPERTY, WRITER_PROPERTY, TableOffsets, Writer
-from bmq.table_definitions.definition import Partitioning
-from bmq.table_definitions.index_layout import IndexLayout
+from bmq.table_definitions.index_identity import INDEX_PROPERTY
 
 _CATALOG_CLASS: Final = "org.apache.iceberg.spark.SparkCatalog"
 _VALIDATION_FAILED: Final = "org.apache.iceberg.exceptions.ValidationException"
@@ -114,15 +114,20 @@ class IcebergTable:
         self,
         columns: Mapping[str, str],
         topic: str,
-        partitioning: tuple[Partitioning, ...] = (),
-        *,
-        index: IndexLayout | None = None,
+        partitions: Sequence[str] = (),
+        properties: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Create the table if missing, else add missing columns. Raises TableMismatch, TableJobError."""
         spark = self._spark
-        spark.sql(create_statement(self.identifier, columns, topic, partitioning, index))
-        if OWNER_PROPERTY not in self._properties(self._load()):
+        spark.sql(create_statement(self.identifier, columns, topic, partitions, properties))
+        existing = self._properties(self._load())
+        if OWNER_PROPERTY not in existing:
             raise TableMismatch(f"table {self.name} is there already, and was not made of a topic; it is left alone")
+        if existing.get(INDEX_PROPERTY) != properties.get(INDEX_PROPERTY):
+            raise TableMismatch(
+                f"the files of {self.name} are those of an index with other fields or keys, or of none: drop them (DROP TABLE "
+                f"{self.identifier} PURGE), delete the checkpoint, and start the job again"
+            )
         self._check_staging(self._load())
         for _ in range(_SCHEMA_ATTEMPTS_MAX):
             if not (statements := self._missing(columns)):

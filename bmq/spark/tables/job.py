@@ -23,7 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from bmq.protocol.errors import BmqError
 from bmq.spark.tables.checkpoint import Checkpoint
-from bmq.spark.tables.columns import dead_letter_columns, table_columns
+from bmq.spark.tables.columns import dead_letter_columns, index_properties, partition_terms, table_columns
 from bmq.spark.tables.decoding import decoded, fitting_rows, laid_out, misfit_rows
 from bmq.spark.tables.errors import (
     CommitConflict,
@@ -212,7 +212,9 @@ class TableJob:
         check_committed(checkpoint.path, committed.get(topic, {}), offsets, self._name)
 
     def _ensure_tables(self, definition: TableDefinition) -> None:
-        self._table.ensure(table_columns(definition), definition.topic, definition.partitioning, index=definition.index)
+        self._table.ensure(
+            table_columns(definition), definition.topic, partition_terms(definition), index_properties(definition)
+        )
         name = definition.dead_letter_table
         self._dead_letters = None if name is None else IcebergTable(self._spark, self._catalog, name, self._name)
         if self._dead_letters is not None:

@@ -18,6 +18,7 @@ from bmq.index.index_files import IndexFiles
 from bmq.index.row_decoder import TailRows
 from bmq.spark.tables.table_offsets import OFFSETS_PROPERTY, TableOffsets
 from bmq.table_definitions.definition import TableDefinition
+from bmq.table_definitions.index_identity import INDEX_PROPERTY, index_identity
 from bmq.table_definitions.index_layout import Every
 from bmq.table_definitions.stored import StoredTable
 from tests.fakes.indexed_topic import IndexedTopic
@@ -116,7 +117,9 @@ class IndexWriter:
         self.append(rows.table())
         text = base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
         committed = TableOffsets(self._topic.name, text, dict(self._offsets))
-        set_properties(self._table, {OFFSETS_PROPERTY + self._stored.definition.name: committed.to_json()})
+        definition = self._stored.definition
+        moved = {OFFSETS_PROPERTY + definition.name: committed.to_json()}
+        set_properties(self._table, {**moved, INDEX_PROPERTY: index_identity(definition)})
 
     def append(self, rows: pa.Table) -> None:
         """A sorted file for each partition by time."""

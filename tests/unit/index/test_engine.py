@@ -19,6 +19,7 @@ from bmq.index.query import IndexQuery
 from bmq.table_definitions.stored import StoredTable
 from tests.fakes.indexed_topic import IndexedTopic
 from tests.unit.index.indexes import (
+    FORM,
     HOUR_MS,
     NOW_MS,
     TOPIC_ID,
@@ -352,6 +353,13 @@ def test_files_of_an_earlier_topic_are_not_mixed_in(tmp_path: Path) -> None:
     with pytest.raises(IndexMismatch, match="is not the index's topic orders any more"):
         engine.query(stored, IndexQuery())
     engine.close()
+
+
+def test_files_of_a_former_index_with_other_fields_are_not_mixed_in(case: Case) -> None:
+    fields = [*FORM["fields"], {"name": "note", "type": "string"}]
+    again = stored_index(index_definition(fields=fields), table_id=2)
+    with pytest.raises(IndexMismatch, match="are those of a former one with other fields or keys"):
+        case.engine.query(again, IndexQuery())
 
 
 def test_files_that_are_gone_are_one_sentence(case: Case) -> None:

@@ -57,7 +57,13 @@ class Store:
 
 def parquet(rows: int) -> bytes:
     out = io.BytesIO()
-    pq.write_table(pa.table({"n": list(range(rows)), "text": ["x" * 50] * rows}), out, compression="none")
+    # Without a dictionary each column has its bytes.
+    pq.write_table(
+        pa.table({"n": list(range(rows)), "text": [f"{n:050}" for n in range(rows)]}),
+        out,
+        compression="none",
+        use_dictionary=False,
+    )
     return out.getvalue()
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from bmq.table_definitions.definition import InvalidDefinition, TableDefinition
 from bmq.table_definitions.evolution import AlterationRefused, alterations
+from bmq.table_definitions.index_identity import index_identity
 from bmq.table_definitions.index_layout import KeyKind
 
 pytestmark = pytest.mark.unit
@@ -91,6 +92,21 @@ def test_only_the_retention_changes() -> None:
     assert alterations(before, kept) == ("rows are kept for 7200000 ms",)
     assert alterations(kept, before) == ("rows are kept for ever",)
     assert alterations(before, before) == ()
+
+
+def test_the_identity_tells_an_index_from_a_former_one_of_its_name() -> None:
+    index = keys(("id", "exact"))
+    before = index_identity(made(index))
+    wider = [{**FIELDS[0], "description": "x"}, *FIELDS[1:]]
+    assert index_identity(made({**index, "retention_ms": 7_200_000}, fields=wider)) == before
+    others = [
+        made(keys(("id", "range"))),
+        made({**index, "every": "day"}),
+        made(index, topic="others"),
+        made(index, fields=[*FIELDS, {"name": "note", "type": "string"}]),
+        made(index, fields=[{"name": "id", "type": "long", "path": "other"}, *FIELDS[1:]]),
+    ]
+    assert len({before, *map(index_identity, others)}) == len(others) + 1
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,12 @@ async def test_a_service_that_refuses_the_token_is_a_bad_gateway() -> None:
 
 async def test_a_denied_query_is_not_forwarded() -> None:
     forwarded: list[httpx.Request] = []
-    node = Node(service(lambda request: forwarded.append(request) or httpx.Response(200)), may_read=False)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        forwarded.append(request)
+        return httpx.Response(200)
+
+    node = Node(service(answer), may_read=False)
     denied = await node.ask()
     assert (denied.status_code, denied.json()["detail"]) == (
         403,

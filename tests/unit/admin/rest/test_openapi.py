@@ -71,6 +71,7 @@ async def ask(cluster: RestCluster, case: Any) -> None:
         ("POST", "/v1/topics/{name}/records"),
         ("GET", "/v1/topics/{name}/records"),
         ("PATCH", "/v1/topics/{name}/configs"),
+        ("POST", "/v1/indexes/{name}/query"),
     )
     excluded = [positive_data_acceptance] if has_sense else []
     prepared = requests.Request(**case.as_transport_kwargs(base_url="http://node")).prepare()
@@ -183,6 +184,7 @@ def test_every_operation_is_there() -> None:
         (HTTPMethod.GET, "/v1/acls"),
         (HTTPMethod.GET, "/v1/users"),
         (HTTPMethod.GET, "/v1/quotas"),
+        (HTTPMethod.POST, "/v1/indexes/{name}/query"),
     }
     assert len(OPERATIONS) == 68
 
@@ -207,6 +209,8 @@ def test_every_error_is_described_as_a_problem() -> None:
                     expected = {MADE_AT_ONCE[path], "409", "422", "503", "504"}
                 if path in {"/v1/views/explain", "/v1/groups/{group}/lanes/explain"}:  # changes nothing
                     expected = {"200", "404", "422"}
+                if path == "/v1/indexes/{name}/query":  # forwarded, and changes nothing
+                    expected = {"200", "404", "409", "422", "502", "503", "504"}
                 assert expected <= set(responses)
             for status, response in responses.items():
                 if int(status) >= 400 and path != "/v1/health":

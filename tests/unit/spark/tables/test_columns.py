@@ -8,12 +8,15 @@ from bmq.spark.tables.columns import (
     create_statement,
     dead_letter_columns,
     evolution_statements,
+    index_properties,
+    partition_terms,
     table_columns,
     text,
     transform,
 )
 from bmq.spark.tables.errors import TableMismatch
 from bmq.table_definitions.definition import Partitioning, Transform
+from bmq.table_definitions.index_identity import index_identity
 from tests.unit.table_definitions.definitions import definition
 
 pytestmark = pytest.mark.unit
@@ -44,7 +47,7 @@ def test_transforms(partitioning: Partitioning, expected: str) -> None:
 
 
 def test_a_table_is_made_with_its_topic_and_partitions() -> None:
-    made = create_statement(T, {"id": "bigint"}, "it's", (Partitioning(by=Transform.IDENTITY, field="id"),))
+    made = create_statement(T, {"id": "bigint"}, "it's", ["`id`"])
     assert made.startswith(
         f"CREATE TABLE IF NOT EXISTS {T} (`id` bigint) USING iceberg PARTITIONED BY (`id`) TBLPROPERTIES ("
     )
@@ -58,10 +61,13 @@ def test_an_index_has_the_records_time_partitions_by_it_and_bloom_filters() -> N
     partitioning = [{"by": "bucket", "field": "city", "buckets": 4}]
     made = definition(fields=fields, index=index, partitioning=partitioning)
     assert table_columns(made)["_bmq_timestamp"] == "timestamp"
-    statement = create_statement(T, table_columns(made), "orders", made.partitioning, made.index)
+    statement = create_statement(T, table_columns(made), "orders", partition_terms(made), index_properties(made))
     assert "PARTITIONED BY (hours(`_bmq_timestamp`), bucket(4, `city`))" in statement
     assert "'write.parquet.bloom-filter-enabled.column.city' = 'true'" in statement
     assert "column.paid_at" not in statement
+    assert f"'bmq.index' = '{index_identity(made)}'" in statement
+    plain = definition(fields=fields, partitioning=partitioning)
+    assert (partition_terms(plain), index_properties(plain)) == (["bucket(4, `city`)"], {})
     assert "'write.parquet.row-group-size-bytes' = '8388608'" in statement
 
 
