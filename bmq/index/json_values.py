@@ -25,8 +25,9 @@ _PER_SECOND: Final = {TimeUnit.SECONDS: 1, TimeUnit.MILLISECONDS: 1_000, TimeUni
 _SECONDS_MIN: Final = -62_135_596_800
 _SECONDS_MAX: Final = 253_402_300_799
 _BITS: Final = {"int": 31, "long": 63}
-_BLANK: Final = re.compile(r"[ \t\n\r]*")
-_DECODER: Final = json.JSONDecoder()
+_ESCAPE: Final = re.compile(r"\\(u00[01][0-9a-f]|.)")
+_PLAIN_FROM: Final = 1e-3
+_PLAIN_TO: Final = 1e7
 _INTEGER: Final = re.compile(r"-?\d+")
 _MOMENT: Final = re.compile(
     r"\s*(?P<year>\d{4})(-(?P<month>\d{1,2})(-(?P<day>\d{1,2})"
@@ -53,19 +54,29 @@ class Number(str):
     """A number's text."""
 
 
-def json_object(data: bytes) -> tuple[str, dict[str, Any]]:
-    """A record's value as text, and what it says. Raises DoesNotFit."""
+class JsonObject(dict[str, Any]):
+    """An object; `pairs` has a name that comes twice twice."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.pairs = pairs
+
+
+def json_object(data: bytes) -> dict[str, Any]:
+    """A record's value. Raises DoesNotFit."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
         raise DoesNotFit("the value is no UTF-8") from None
     try:
-        found = json.loads(text, parse_int=Number, parse_float=Number, parse_constant=Number)
+        found = json.loads(
+            text, parse_int=Number, parse_float=Number, parse_constant=Number, object_pairs_hook=JsonObject
+        )
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise DoesNotFit("the value is no JSON object with the paths of the table")
-    return text, found
+    return found
 
 
 def at_path(root: dict[str, Any], steps: Sequence[str]) -> Any:
@@ -80,47 +91,16 @@ def at_path(root: dict[str, Any], steps: Sequence[str]) -> Any:
     return found
 
 
-def exact_text(text: str, steps: Sequence[str]) -> str:
-    """The text of the value at a path, with its spaces, as Spark gives it. The value is there."""
-    start, end = _after_blank(text, 0), len(text)
-    for step in steps:
-        start, end = _member(text, start, step)
-    return text[start:end]
-
-
-def _member(text: str, at: int, wanted: str) -> tuple[int, int]:
-    """Where the value of a name is, in the object that begins at `at`; of several the last one."""
-    found = (at, at)
-    at = _after_blank(text, at + 1)
-    while text[at] != "}":
-        name, at = _DECODER.raw_decode(text, at)
-        at = _after_blank(text, _after_blank(text, at) + 1)
-        _, end = _DECODER.raw_decode(text, at)
-        if name == wanted:
-            found = (at, end)
-        at = _after_blank(text, end)
-        if text[at] == ",":
-            at = _after_blank(text, at + 1)
-    return found
-
-
-def _after_blank(text: str, at: int) -> int:
-    match = _BLANK.match(text, at)
-    return at if match is None else match.end()
-
-
-def from_json(field: TableField, found: Any, text: str = "") -> Value | None:
-    """`text`: of the whole value, in which a string column finds what is no string. Raises DoesNotFit."""
+def from_json(field: TableField, found: Any) -> Value | None:
+    """Raises DoesNotFit."""
     if found is None:
         return None
-    if field.type == "string" and isinstance(found, dict | list):
-        return exact_text(text, field.steps)
     try:
         value = _converted(field, found)
     except (ValueError, OverflowError, InvalidOperation, KeyError):
         value = None
     if value is None:
-        raise DoesNotFit(f"field {field.name}: {compact(found)[:100]} is no {field.type}")
+        raise DoesNotFit(f"field {field.name}: {written(found)[:100]} is no {field.type}")
     return value
 
 
@@ -132,28 +112,53 @@ def moment_of(number: int, unit: TimeUnit) -> datetime | None:
     return _EPOCH + timedelta(microseconds=number * (1_000_000 // per_second))
 
 
-def compact(found: Any) -> str:
-    """JSON text without spaces; a string is itself at the top."""
-    if isinstance(found, str):
-        return found
-    return _compact(found, 0)
+def written(found: Any) -> str:
+    """The text of a value in a string column: a string is itself, others are as Jackson writes them for Spark."""
+    return found if isinstance(found, str) and not isinstance(found, Number) else _written(found, 0)
 
 
-def _compact(found: Any, depth: int) -> str:
+def _written(found: Any, depth: int) -> str:
+    """Raises ValueError."""
     if depth > NESTED_MAX:
         raise ValueError("nested too deep")
     match found:
         case Number():
-            return str(found)
-        case dict():
-            inner = (
-                f"{json.dumps(name, ensure_ascii=False)}:{_compact(each, depth + 1)}" for name, each in found.items()
-            )
+            return _written_number(found)
+        case str():
+            return _written_text(found)
+        case JsonObject():
+            inner = (f"{_written_text(name)}:{_written(each, depth + 1)}" for name, each in found.pairs)
             return f"{{{','.join(inner)}}}"
         case list():
-            return f"[{','.join(_compact(each, depth + 1) for each in found)}]"
+            return f"[{','.join(_written(each, depth + 1) for each in found)}]"
         case _:
-            return json.dumps(found, ensure_ascii=False)
+            return json.dumps(found)
+
+
+def _written_text(text: str) -> str:
+    """Control characters have capital digits."""
+    return _ESCAPE.sub(
+        lambda match: f"\\u{match[1][1:].upper()}" if match[1][1:] else match[0], json.dumps(text, ensure_ascii=False)
+    )
+
+
+def _written_number(number: Number) -> str:
+    """Source: Double.toString of Java 19 and later."""
+    if _INTEGER.fullmatch(number) is not None:
+        return str(int(number))
+    value = _NOT_NUMBERS.get(number) if number in _NOT_NUMBERS else float(number)
+    if value is None or not math.isfinite(value):
+        return '"NaN"' if value != value else '"Infinity"' if value is not None and value > 0 else '"-Infinity"'
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    text, minus = "".join(map(str, digits)), "-" if sign else ""
+    point = len(text) + int(exponent)  # where the point is in the digits
+    if value == 0:
+        return f"{minus}0.0"
+    if not _PLAIN_FROM <= abs(value) < _PLAIN_TO:
+        return f"{minus}{text[0]}.{text[1:] or '0'}E{point - 1}"
+    if point <= 0:
+        return f"{minus}0.{'0' * -point}{text}"
+    return f"{minus}{text[:point].ljust(point, '0')}.{text[point:] or '0'}"
 
 
 def _converted(field: TableField, found: Any) -> Value | None:
@@ -162,7 +167,7 @@ def _converted(field: TableField, found: Any) -> Value | None:
         return _decimal(found, *digits) if isinstance(found, str) else None
     match field.type:
         case "string":
-            return compact(found)
+            return written(found)
         case "boolean":
             return found if isinstance(found, bool) else None
         case "int" | "long":
@@ -173,9 +178,9 @@ def _converted(field: TableField, found: Any) -> Value | None:
             number = _integer(found, 63)
             return None if number is None else moment_of(number, field.unit)
         case "timestamp":
-            return _moment(compact(found))
+            return _moment(written(found))
         case "date":
-            return _day(compact(found))
+            return _day(written(found))
         case _:
             return base64.b64decode(found, validate=True) if type(found) is str else None
 

@@ -110,8 +110,8 @@ def _reader(definition: TableDefinition, fields: Sequence[TableField]) -> _ReadV
 
 
 def _json(fields: Sequence[TableField], value: bytes) -> list[Value | None]:
-    text, root = json_object(value)
-    return [from_json(field, at_path(root, field.steps), text) for field in fields]
+    root = json_object(value)
+    return [from_json(field, at_path(root, field.steps)) for field in fields]
 
 
 def _avro_reader(definition: TableDefinition, fields: Sequence[TableField]) -> _ReadValues:

@@ -49,10 +49,20 @@ def decoded(definition: TableDefinition, value: bytes | None, **record: Any) -> 
         ("decimal(5,2)", '"12.5"', Decimal("12.50")),
         ("decimal(5,2)", "1e-400", Decimal("0.00")),
         ("boolean", "true", True),
-        ("string", "1.50", "1.50"),
+        ("string", "1.50", "1.5"),
+        ("string", "-0", "0"),
+        ("string", "1e5", "100000.0"),
+        ("string", "-12e6", "-1.2E7"),
+        ("string", "0.0001234", "1.234E-4"),
+        ("string", "0.00123", "0.00123"),
+        ("string", "-0.0", "-0.0"),
+        ("string", "12345678901234567890", "12345678901234567890"),
+        ("string", "[1e400, NaN]", '["Infinity","NaN"]'),
+        ("string", '"\\u0001"', "\x01"),
+        ("string", '["\\u001f\\n\\u00e9/"]', '["\\u001F\\né/"]'),
         ("string", "true", "true"),
-        ("string", '{"a": [1, 2.50,"x}",null] }', '{"a": [1, 2.50,"x}",null] }'),
-        ("string", "[ ]", "[ ]"),
+        ("string", '{"a": [1, 2.50,"x}",null], "a": true }', '{"a":[1,2.5,"x}",null],"a":true}'),
+        ("string", "[ ]", "[]"),
         ("decimal(5,2)", '"1e1"', Decimal("10.00")),
         ("decimal(5,2)", '"1,00"', Decimal("100.00")),
         ("binary", '"AAE="', b"\0\1"),
@@ -108,7 +118,7 @@ def test_the_text_of_an_object_within_objects() -> None:
     value = b' {"b": {"a": 0}, "a" : {"z": "\\"{", "b": [0], "b" :\t{"c": [ 1,2 ]} , "y": 1 } }'
     row = decoded(definition, value)
     assert row is not None
-    assert row["x"] == '{"c": [ 1,2 ]}'
+    assert row["x"] == '{"c":[1,2]}'
 
 
 def test_paths_and_required_fields() -> None:
