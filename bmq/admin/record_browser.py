@@ -32,6 +32,9 @@ READ_S_MAX: Final = 3.0
 """One call begins no more reads after this time."""
 STALLS_MAX: Final = 3
 """Rounds in a row that may bring nothing before the call ends."""
+RETRY_PAUSE_S: Final = 0.1
+"""Before a partition that is being started or moved is asked again."""
+_PASSING: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE)
 _REPLICA_OF_CLIENTS: Final = -1
 _EARLIEST: Final = -2
 _NO_SESSION: Final = -1
@@ -102,30 +105,38 @@ class _Reading:
         self._problems: dict[int, str] = {}
         self._ended: set[int] = set()
         self._scanned = self._read_bytes = self._shown_bytes = 0
+        self._is_moving = False  # a partition was being started or moved in the last round
 
     async def run(self) -> Found:
         stalls = 0
         while self._has_room() and stalls < STALLS_MAX:
             wait_ms, before = 0, (dict(self._positions), len(self._problems), len(self._ended))
             if self._is_at_end():
-                wait_ms = max(0, round((self._browse.wait_s - (self._loop.time() - self._began_s)) * 1000))
+                wait_ms = max(0, round((self._browse.wait_s - self._age_s()) * 1000))
                 if self._found or not wait_ms or not self._readable():
                     break
             await self._round(wait_ms)
             is_same = before == (self._positions, len(self._problems), len(self._ended))
-            stalls = stalls + 1 if is_same and not wait_ms else 0
+            if self._is_moving:
+                await asyncio.sleep(RETRY_PAUSE_S)
+                continue
+            if is_same and wait_ms:
+                break  # the Fetch has waited for as long as it may, or the server stops and lets none wait
+            stalls = stalls + 1 if is_same else 0
         is_end = self._is_at_end()
         return Found(self._found, self._positions, self._scanned, is_end, self._problems)
 
     def _has_room(self) -> bool:
-        age_s = self._loop.time() - self._began_s
         return (
             len(self._found) < self._browse.records_max
             and self._scanned < SCANNED_MAX
             and self._read_bytes < READ_BYTES_MAX
             and self._shown_bytes < SHOWN_BYTES_MAX
-            and age_s < max(READ_S_MAX, self._browse.wait_s)
+            and self._age_s() < max(READ_S_MAX, self._browse.wait_s)
         )
+
+    def _age_s(self) -> float:
+        return self._loop.time() - self._began_s
 
     def _readable(self) -> list[int]:
         return [number for number in self._positions if number not in self._problems]
@@ -163,6 +174,7 @@ class _Reading:
             for number in asked:
                 self._problems[number] = ErrorCode(response.error_code).name
             return
+        self._is_moving = False
         answers = [one for topic in response.responses for one in topic.partitions]
         share = max(1, (self._browse.records_max - len(self._found)) // max(1, len(answers)))
         for answer in answers:
@@ -190,6 +202,9 @@ class _Reading:
         number = answer.partition_index
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             await self._go_to_start(number)
+            return
+        if answer.error_code in _PASSING and self._age_s() < READ_S_MAX:
+            self._is_moving = True
             return
         if answer.error_code:
             self._problems[number] = ErrorCode(answer.error_code).name

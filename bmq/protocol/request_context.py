@@ -102,7 +102,7 @@ class RequestContext:
 
 
 _OWN_PRINCIPAL: Final = "User:bmq"
-_NO_HOSTS: Final = ("", "unknown")
+NO_HOSTS: Final = ("", "unknown")
 """Here, and as an Envelope gives it to another node."""
 RequestMethod = Callable[[Any, RequestContext], Coroutine[Any, Any, Any]]
 """Answers one API: (request, context) -> response."""
@@ -115,4 +115,4 @@ def by_itself(api_key: ApiKey) -> RequestContext:
 
 def is_own(context: RequestContext) -> bool:
     """Whether a server made the request itself: a client's has an address."""
-    return context.principal == _OWN_PRINCIPAL and context.client_host in _NO_HOSTS
+    return context.principal == _OWN_PRINCIPAL and context.client_host in NO_HOSTS

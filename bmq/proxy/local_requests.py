@@ -18,7 +18,7 @@ from bmq.protocol.codec import decode, decode_request, decode_response, encode_r
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.parts import MEMORY, FilePart, Part
-from bmq.protocol.request_context import Received, RequestContext
+from bmq.protocol.request_context import NO_HOSTS, Received, RequestContext
 from bmq.proxy.batch_opener import RunAside
 from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS, EncodedBody, EncodedPieces
 from bmq.proxy.services import Services
@@ -26,6 +26,8 @@ from bmq.proxy.services import Services
 BY_NAME: Final = {ApiKey.PRODUCE: 12, ApiKey.FETCH: 12, ApiKey.OFFSET_COMMIT: 9, ApiKey.OFFSET_FETCH: 9}
 """The newest versions that name topics; newer ones have ids."""
 _CORRELATION_ID: Final = 1
+_ANY_HOST: Final = "0.0.0.0"
+"""Of a client without an address: its request does not count as one of this server itself (is_own)."""
 
 
 class LocalRequests:
@@ -54,7 +56,7 @@ class LocalRequests:
     async def ask(self, api_key: ApiKey, request: Any, *, principal: str, host: str) -> Any:
         """The response to a request, both messages of bmq.protocol.messages.
 
-        `principal`: TYPE:NAME. `host`: the client's address, which ACLs may name; not empty. Raises BmqError when the whole request
+        `principal`: TYPE:NAME. `host`: the client's address, which ACLs may name. Raises BmqError when the whole request
         was refused and its response has no field for that.
         """
         version = BY_NAME.get(api_key, APIS[api_key].version_max)
@@ -63,7 +65,7 @@ class LocalRequests:
         context = RequestContext(
             version,
             self._client_id,
-            host or "unknown-host",  # without an address it would count as our own (is_own)
+            _ANY_HOST if host in NO_HOSTS else host,
             principal=principal,
             listener=self._listener,
         )

@@ -47,6 +47,7 @@ from bmq.protocol.messages.incremental_alter_configs_response import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
 )
+from bmq.protocol.messages.init_producer_id_response import InitProducerIdResponse
 from bmq.protocol.messages.list_offsets_response import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -58,6 +59,7 @@ from bmq.protocol.messages.offset_commit_response import (
     OffsetCommitResponseTopic,
 )
 from bmq.protocol.messages.produce_response import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from bmq.protocol.record_batch import BatchHeader
 
 NOW_MS: Final = 1_700_000_000_000
 _TOPIC_CONFIG: Final = 1
@@ -70,6 +72,7 @@ class FakeKafkaRequests:
     """Implements bmq.admin.ports.KafkaRequests.
 
     `asked`: (API, principal, host) of all requests. `refused`: codes that an API answers with. `failed`: APIs that raise.
+    `passing`: codes that an API answers with once each, last one first. `producers`: offsets of sequences by producer id.
     `starts`: first offsets of partitions, 0 where nothing else is said.
     """
 
@@ -84,6 +87,8 @@ class FakeKafkaRequests:
         self.requests: list[Any] = []
         self.refused: dict[ApiKey, ErrorCode] = {}
         self.failed: dict[ApiKey, KafkaError] = {}
+        self.passing: dict[ApiKey, list[ErrorCode]] = {}
+        self.producers: dict[int, dict[int, int]] = {}
         self.on_wait: Callable[[], None] = lambda: None
 
     def now_ms(self) -> int:
@@ -94,7 +99,10 @@ class FakeKafkaRequests:
         self.requests.append(request)
         if api_key in self.failed:
             raise self.failed[api_key]
-        return getattr(self, f"_{api_key.name.lower()}")(request, int(self.refused.get(api_key, ErrorCode.NONE)))
+        code = self.refused.get(api_key, ErrorCode.NONE)
+        if self.passing.get(api_key):
+            code = self.passing[api_key].pop()
+        return getattr(self, f"_{api_key.name.lower()}")(request, int(code))
 
     def put(self, topic: str, partition: int, *records: Record) -> None:
         """Append records, which get their offsets."""
@@ -169,9 +177,7 @@ class FakeKafkaRequests:
         for topic in request.topic_data:
             partitions = []
             for one in topic.partition_data:
-                base_offset = -1 if code else self._end(topic.name, one.index)
-                if not code:
-                    self.put(topic.name, one.index, *decode_records(one.records))
+                base_offset = -1 if code else self._appended(topic.name, one.index, one.records)
                 partitions.append(
                     PartitionProduceResponse(
                         index=one.index, error_code=code, base_offset=base_offset, error_message="no"
@@ -179,6 +185,21 @@ class FakeKafkaRequests:
                 )
             responses.append(TopicProduceResponse(name=topic.name, partition_responses=partitions))
         return ProduceResponse(responses=responses)
+
+    def _appended(self, topic: str, partition: int, data: bytes) -> int:
+        """The first offset of a batch, which is appended unless its producer has sent it before."""
+        header = BatchHeader.parse(data)
+        sequences = self.producers[header.producer_id]
+        if header.base_sequence not in sequences:
+            sequences[header.base_sequence] = self._end(topic, partition)
+            self.put(topic, partition, *decode_records(data))
+        return sequences[header.base_sequence]
+
+    def _init_producer_id(self, request: Any, code: int) -> InitProducerIdResponse:
+        assert request.transactional_id is None
+        producer_id = 100 + len(self.producers)
+        self.producers[producer_id] = {}
+        return InitProducerIdResponse(error_code=code, producer_id=producer_id, producer_epoch=0)
 
     # ---------------------------------------------------------------- topics
 

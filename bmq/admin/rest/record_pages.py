@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from bmq.admin.fetched_records import RecordFilter
 from bmq.admin.orders import partition_of, topic_of
 from bmq.admin.record_browser import Browse, Found, RecordBrowser
+from bmq.admin.record_writer import RecordWriter
 from bmq.admin.rest.parameters import NUMBER, PartitionNumber, TopicName
 from bmq.admin.rest.partition_offsets import COMMITTED, EARLIEST, LATEST, offsets_of
 from bmq.admin.rest.problems import ProblemError, errors
@@ -20,9 +21,8 @@ from bmq.admin.rest.record_views import BytesForm, RecordView, record_view
 from bmq.admin.rest.sources import RestSources
 from bmq.admin.rest.user_requests import UserRequests, refusal, user_requests
 from bmq.metadata.image import TopicImage
-from bmq.protocol.apis import ApiKey
-from bmq.protocol.batch_records import Record, encode_batch
-from bmq.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from bmq.protocol.batch_records import Record
+from bmq.protocol.errors import KafkaError
 from bmq.records.keys_twin import murmur2
 
 RECORDS_MAX: Final = 1_000
@@ -34,7 +34,6 @@ READERS_MAX: Final = 64
 """Requests that read at the same time, most of which wait for new records; more are refused."""
 WRITTEN_MAX: Final = 100
 """Records of one request."""
-PRODUCE_WAIT_MS: Final = 10_000
 _INT64_MAX: Final = 2**63 - 1
 _INT32_MAX: Final = 2**31 - 1
 _POSITIONS: Final = r"\d{1,10}:\d{1,19}(,\d{1,10}:\d{1,19})*"
@@ -150,6 +149,7 @@ def record_pages(sources: RestSources) -> APIRouter:
     browser = RecordBrowser()
     readers = asyncio.Semaphore(READERS_MAX)
     turns = _Turns()
+    writer = RecordWriter()
 
     @pages.get("/v1/topics/{name}/records", responses=errors(404, 409, 422, 429, 503, 504))
     async def read(request: Request, name: TopicName, query: Annotated[RecordsQuery, Query()]) -> RecordPage:
@@ -201,7 +201,7 @@ def record_pages(sources: RestSources) -> APIRouter:
         ]
         for number in chosen:
             partition_of(topic, number)
-        return await _write(requests, name, records, chosen)
+        return await _write(requests, writer, topic, records, chosen)
 
     return pages
 
@@ -261,10 +261,19 @@ async def _begin(requests: UserRequests, topic: TopicImage, query: RecordsQuery)
         case From.OFFSET:
             return {number: min(max(query.offset, firsts.get(number, 0)), ends[number]) for number in ends}
         case From.NEWEST:
-            filled = sum(ends[number] > firsts.get(number, 0) for number in ends)
-            share = -(-query.limit // max(1, filled))
-            return {number: max(firsts.get(number, 0), ends[number] - share) for number in ends}
+            return newest_starts(firsts, ends, query.limit)
     return {number: firsts.get(number, 0) for number in ends}
+
+
+def newest_starts(firsts: Mapping[int, int], ends: Mapping[int, int], count: int) -> dict[int, int]:
+    """Where the last `count` offsets begin: the same number of each partition, more where others have fewer."""
+    starts, left = {}, count
+    by_length = sorted(ends, key=lambda number: ends[number] - firsts.get(number, 0))
+    for place, number in enumerate(by_length):
+        share = -(-left // (len(by_length) - place))
+        starts[number] = max(firsts.get(number, 0), ends[number] - share)
+        left -= ends[number] - starts[number]
+    return starts
 
 
 def _known(found: Mapping[int, tuple[int, int]]) -> dict[int, int]:
@@ -287,26 +296,30 @@ def _page(topic: str, found: Found, value_bytes_max: int) -> RecordPage:
 
 
 async def _write(
-    requests: UserRequests, topic: str, records: Sequence[Record], partitions: Sequence[int]
+    requests: UserRequests,
+    writer: RecordWriter,
+    topic: TopicImage,
+    records: Sequence[Record],
+    partitions: Sequence[int],
 ) -> WrittenPage:
     """Raises ProblemError; other partitions' records may be written then."""
     batches: dict[int, list[int]] = {}
     for index, number in enumerate(partitions):
         batches.setdefault(number, []).append(index)
-    data = [
-        PartitionProduceData(index=number, records=bytes(encode_batch([records[index] for index in indexes])))
-        for number, indexes in batches.items()
-    ]
-    request = ProduceRequest(
-        acks=-1, timeout_ms=PRODUCE_WAIT_MS, topic_data=[TopicProduceData(name=topic, partition_data=data)]
-    )
-    response = await requests.ask(ApiKey.PRODUCE, request)
     written: dict[int, WrittenView] = {}
-    for answer in (one for each in response.responses for one in each.partition_responses):
-        if answer.error_code:
-            detail = [one.batch_index_error_message for one in answer.record_errors if one.batch_index_error_message]
-            why = "; ".join(detail[:3]) or answer.error_message
-            raise refusal(answer.error_code, f"partition {answer.index}: {why}" if why else None)
-        for place, index in enumerate(batches[answer.index]):
-            written[index] = WrittenView(partition=answer.index, offset=answer.base_offset + place)
-    return WrittenPage(written=[written[index] for index in sorted(written)])
+
+    async def write(number: int, indexes: Sequence[int]) -> None:
+        batch = [records[index] for index in indexes]
+        base_offset = await writer.write(requests.ask, topic.name, topic.topic_id, number, batch)
+        for place, index in enumerate(indexes):
+            written[index] = WrittenView(partition=number, offset=base_offset + place)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for number, indexes in batches.items():
+                group.create_task(write(number, indexes))
+    except* (ProblemError, KafkaError) as failures:
+        problem: Any = failures.exceptions[0]
+    else:
+        return WrittenPage(written=[written[index] for index in sorted(written)])
+    raise refusal(problem.code, str(problem)) if isinstance(problem, KafkaError) else problem

@@ -1,4 +1,4 @@
-"""Records as JSON: text where bytes are UTF-8, else base64. Pure."""
+"""Records as JSON: text where bytes are UTF-8, else base64."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import { button, field, h, note, put, set } from "./dom.js";
 export function confirm({ title, text, action, name, act, isDangerous = false }) {
   return new Promise((resolve) => {
     const trouble = h("div");
-    const typed = h("input", { type: "text", autocomplete: "off", spellcheck: "false", "aria-label": `Type ${name ?? ""}` });
+    const typed = h("input", { type: "text", autocomplete: "off", spellcheck: "false" });
     const go = button(action, perform, { class: isDangerous ? "danger" : "primary", disabled: name !== undefined });
     const dialog = h(
       "dialog", { "aria-label": title },

@@ -45,9 +45,15 @@ export function set(parent, ...children) {
   return put(parent, ...children);
 }
 
-/** A labelled field: its control stands inside of the label. */
+let fields = 0;
+
+/** A control with its label, and a hint below it. */
 export function field(label, control, hint) {
-  return h("label", { class: "field" }, h("span", {}, label), control, hint ? h("small", {}, hint) : null);
+  fields += 1;
+  control.id = `field-${fields}`;
+  const below = hint ? h("small", { id: `hint-${fields}` }, hint) : null;
+  if (hint) control.setAttribute("aria-describedby", below.id);
+  return h("div", { class: "field" }, h("label", { for: control.id }, label), control, below);
 }
 
 /** A list to choose from. Options: [value, text] each. */

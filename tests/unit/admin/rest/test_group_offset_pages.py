@@ -104,7 +104,7 @@ async def test_a_group_with_members_keeps_its_offsets() -> None:
 
 async def test_half_a_reset_is_not_done() -> None:
     async with Grouped() as cluster:
-        cluster.fake.refused[ApiKey.LIST_OFFSETS] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        cluster.fake.refused[ApiKey.LIST_OFFSETS] = ErrorCode.KAFKA_STORAGE_ERROR
         answer = await cluster.post(OFFSETS, 503, {"topic": "orders", "to": "latest"})
         assert answer["detail"].startswith("the owner of partition 0 does not tell its offsets now")
         assert cluster.fake.committed == {}

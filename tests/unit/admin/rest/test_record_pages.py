@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bmq.admin.rest.record_pages import READERS_MAX
+from bmq.admin.rest.record_pages import READERS_MAX, newest_starts
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.batch_records import Record
 from bmq.protocol.error_codes import ErrorCode
@@ -51,6 +51,24 @@ async def test_the_newest_records_of_all_partitions() -> None:
         assert sorted(places(page)) == [(0, 13), (0, 14), (1, 0), (1, 1)]
         assert page["is_end"] is True and page["problems"] == {}
         assert page["next"] == "0:15,1:2,2:0"
+
+
+@pytest.mark.parametrize(
+    ("lengths", "count", "taken"),
+    [
+        ([20, 20, 20], 6, [2, 2, 2]),
+        ([18, 5, 7], 50, [18, 5, 7]),
+        ([100, 1, 0], 10, [9, 1, 0]),
+        ([5, 5, 5], 1, [1, 0, 0]),
+        ([0, 0], 10, [0, 0]),
+        ([], 10, []),
+    ],
+)
+def test_the_newest_are_shared_out(lengths: list[int], count: int, taken: list[int]) -> None:
+    firsts = {number: 10 * number for number in range(len(lengths))}
+    ends = {number: firsts[number] + length for number, length in enumerate(lengths)}
+    starts = newest_starts(firsts, ends, count)
+    assert [ends[number] - starts[number] for number in range(len(lengths))] == taken
 
 
 async def test_a_record_has_text_where_it_is_text_and_else_base64() -> None:
@@ -96,6 +114,8 @@ async def test_where_reading_begins_and_what_passes(query: dict[str, Any], offse
 async def test_pages_follow_each_other_without_gaps() -> None:
     async with Browsed() as cluster:
         page = await cluster.get(RECORDS, limit=3, **EARLIEST)
+        oldest: dict[str, Any] = {"from": "earliest", "limit": 3}
+        page = await cluster.get(RECORDS, **oldest)
         found = places(page)
         while not page["is_end"]:
             page = await cluster.get(RECORDS, at=page["next"], limit=3)
@@ -110,6 +130,23 @@ async def test_a_long_poll_waits_at_the_end_for_a_new_record() -> None:
         assert places(page) == [(2, 0)]
         waits = [one.max_wait_ms for one in cluster.fake.requests if hasattr(one, "max_wait_ms")]
         assert waits[0] == 0 and 9_000 < waits[-1] <= 10_000
+
+
+async def test_a_long_poll_ends_when_a_fetch_does_not_wait() -> None:
+    """As of a server that stops; and goes on after a record that the filter leaves out."""
+    async with Browsed() as cluster:
+        fetches = 0
+
+        def count() -> None:
+            nonlocal fetches
+            fetches += 1
+            if fetches == 1:
+                cluster.fake.put("orders", 2, Record(None, b"another"))
+
+        cluster.fake.on_wait = count
+        page = await cluster.get(RECORDS, at="0:15,1:2,2:0", value="wanted", wait_ms=10_000)
+        assert page["records"] == [] and page["next"] == "0:15,1:2,2:1"
+        assert fetches == 2
 
 
 async def test_long_values_are_cut_between_characters_and_had_whole_as_a_file() -> None:
@@ -138,11 +175,23 @@ async def test_retention_that_was_faster_is_no_error() -> None:
 
 async def test_a_partition_that_cannot_be_read_is_named() -> None:
     async with Browsed() as cluster:
-        cluster.fake.refused[ApiKey.FETCH] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        cluster.fake.refused[ApiKey.FETCH] = ErrorCode.KAFKA_STORAGE_ERROR
         page = await cluster.get(RECORDS, partition=0)
-        assert page["problems"] == {"0": "NOT_LEADER_OR_FOLLOWER"} and page["records"] == []
-        cluster.fake.refused[ApiKey.LIST_OFFSETS] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert page["problems"] == {"0": "KAFKA_STORAGE_ERROR"} and page["records"] == []
+        cluster.fake.refused[ApiKey.LIST_OFFSETS] = ErrorCode.KAFKA_STORAGE_ERROR
         await cluster.get(RECORDS, 503)
+
+
+async def test_a_partition_that_is_being_moved_is_asked_again() -> None:
+    moved = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    async with Browsed() as cluster:
+        cluster.fake.passing = {api_key: list(moved) for api_key in (ApiKey.LIST_OFFSETS, ApiKey.FETCH)}
+        page = await cluster.get(RECORDS, limit=2, partition=0)
+        assert places(page) == [(0, 13), (0, 14)] and page["problems"] == {}
+        cluster.fake.passing = {ApiKey.PRODUCE: [*moved, ErrorCode.NOT_ENOUGH_REPLICAS]}
+        body = {"records": [{"value": {"text": "a"}, "partition": 2}]}
+        assert (await cluster.post(RECORDS, 201, body))["written"] == [{"partition": 2, "offset": 0}]
+        assert [one.value for one in cluster.fake.records["orders", 2]] == [b"a"]
 
 
 @pytest.mark.parametrize(
@@ -256,7 +305,7 @@ async def test_what_is_no_record(record: dict[str, Any], part: str) -> None:
         (ErrorCode.TOPIC_AUTHORIZATION_FAILED, 403),
         (ErrorCode.POLICY_VIOLATION, 409),
         (ErrorCode.MESSAGE_TOO_LARGE, 422),
-        (ErrorCode.NOT_ENOUGH_REPLICAS, 503),
+        (ErrorCode.CORRUPT_MESSAGE, 503),
         (ErrorCode.REQUEST_TIMED_OUT, 504),
     ],
 )

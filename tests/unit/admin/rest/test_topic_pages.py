@@ -112,6 +112,6 @@ async def test_offsets_and_sizes_of_partitions() -> None:
         first, second, _ = (await cluster.get("/v1/topics/orders/offsets"))["partitions"]
         assert first == {"partition": 0, "start_offset": 3, "end_offset": 5, "size_bytes": 500, "problem": None}
         assert (second["end_offset"], second["size_bytes"]) == (0, None)
-        cluster.fake.refused[ApiKey.LIST_OFFSETS] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        cluster.fake.refused[ApiKey.LIST_OFFSETS] = ErrorCode.KAFKA_STORAGE_ERROR
         first, *_ = (await cluster.get("/v1/topics/orders/offsets"))["partitions"]
-        assert (first["end_offset"], first["problem"]) == (None, "NOT_LEADER_OR_FOLLOWER")
+        assert (first["end_offset"], first["problem"]) == (None, "KAFKA_STORAGE_ERROR")
