@@ -32,6 +32,7 @@ LATE_GROUPS: Final = {
 
 LATE_COMMANDS: Final = {
     "doctor": ("bmq.cli.doctor.command", "doctor_app"),
+    "plan": ("bmq.cli.sizing.command", "plan_app"),
     "support-bundle": ("bmq.cli.support_bundle.command", "support_bundle_app"),
 }
 """Module and variable of each command by itself: a Typer with that command alone."""
