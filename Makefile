@@ -41,10 +41,8 @@ check: $(VENV)/.installed-dev ## lint, types, import contracts and unit tests; S
 test: $(VENV)/.installed-spark $(PLAIN)/.installed tools jars ## the gate of every change, after installing what it needs; STAGES="unit hurt" runs only these
 	@$(UNDER_TEST) $(BIN)/python tools/stages.py test $(STAGES)
 
-campaign: $(VENV)/.installed-spark $(VENV)/.installed-bench $(PLAIN)/.installed tools jars ## the long, randomized tests: an hour; PARTS="soak kafka", SEED=n, RESUME=1; DUE=1 lists parts that are due
-	@deploy/dev/install-tools.sh librdkafka npm nginx chromium
 campaign: $(VENV)/.installed-spark $(VENV)/.installed-bench $(PLAIN)/.installed tools jars $(JARS)/grpc/.fetched ## the long, randomized tests: an hour; PARTS="soak kafka", SEED=n, RESUME=1; DUE=1 lists parts that are due
-	@deploy/dev/install-tools.sh librdkafka npm nginx
+	@deploy/dev/install-tools.sh librdkafka npm nginx chromium
 	@$(UNDER_TEST) $(BIN)/python -m tools.campaign $(PARTS) $(if $(SEED),--seed $(SEED)) $(if $(RESUME),--resume) $(if $(DUE),--due)
 
 durations: $(VENV)/.installed-spark $(PLAIN)/.installed tools jars ## write the duration of each test of the gate to tests/durations.json; a test above its budget is an error

@@ -60,9 +60,6 @@ class ChannelCluster(CalmCluster):
                 lost.set_result(None)
 
         node.process.on_kill(fail)
-        def is_lost() -> None:
-
-        node.process.on_kill(is_lost)
 
         async def answer() -> httpx.Response:
             transport = httpx.ASGITransport(app=pages, client=("agent", 5))

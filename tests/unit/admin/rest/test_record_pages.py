@@ -21,7 +21,6 @@ from tests.unit.admin.rest.cluster import RestCluster
 pytestmark = pytest.mark.unit
 
 RECORDS = "/v1/topics/orders/records"
-EARLIEST: dict[str, Any] = {"from": "earliest"}
 ORDERS_PARTITIONS = 3
 
 
@@ -113,7 +112,6 @@ async def test_where_reading_begins_and_what_passes(query: dict[str, Any], offse
 
 async def test_pages_follow_each_other_without_gaps() -> None:
     async with Browsed() as cluster:
-        page = await cluster.get(RECORDS, limit=3, **EARLIEST)
         oldest: dict[str, Any] = {"from": "earliest", "limit": 3}
         page = await cluster.get(RECORDS, **oldest)
         found = places(page)
