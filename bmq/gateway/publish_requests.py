@@ -22,17 +22,23 @@ def require_publishable(request: gateway_pb2.PublishRequest, *, records_max: int
         raise invalid("the request has no record")
     if len(request.records) > records_max:
         raise invalid(f"the request has {len(request.records)} records, {records_max} are allowed")
+    is_small = request.ByteSize() <= record_bytes_max
     for index, record in enumerate(request.records):
-        if record.ByteSize() > record_bytes_max:
+        if not is_small and record.ByteSize() > record_bytes_max:
             raise invalid(f"record {index} has {record.ByteSize()} bytes, {record_bytes_max} are allowed")
         if record.partition < 0:
             raise invalid(f"record {index} names partition {record.partition}; leave partition out for the key's")
-        if record.HasField("timestamp_ms") and record.timestamp_ms <= 0:
+        if record.timestamp_ms <= 0 and record.HasField("timestamp_ms"):
             raise invalid(f"record {index} has time {record.timestamp_ms}; leave timestamp_ms out for now")
-        if len(record.headers) > HEADERS_MAX:
-            raise invalid(f"record {index} has {len(record.headers)} headers, {HEADERS_MAX} are allowed")
-        if any(not 0 < len(header.name.encode()) <= HEADER_NAME_BYTES_MAX for header in record.headers):
-            raise invalid(f"record {index} has a header with an empty or too long name")
+        if record.headers:
+            _require_headers(index, record)
+
+
+def _require_headers(index: int, record: gateway_pb2.Record) -> None:
+    if len(record.headers) > HEADERS_MAX:
+        raise invalid(f"record {index} has {len(record.headers)} headers, {HEADERS_MAX} are allowed")
+    if any(not 0 < len(header.name.encode()) <= HEADER_NAME_BYTES_MAX for header in record.headers):
+        raise invalid(f"record {index} has a header with an empty or too long name")
 
 
 class Outcome:

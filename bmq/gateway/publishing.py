@@ -53,20 +53,29 @@ class Publishing:
 
     def _produce(self, request: gateway_pb2.PublishRequest, outcome: Outcome, done: asyncio.Future[Outcome]) -> None:
         produce, topic = self._producer.produce, request.topic
-        report = partial(self._report, outcome, done)
+        written = outcome.written
+
+        def report(index: int, error: Any, message: Any) -> None:
+            """Called by `poll`, for each record: what it costs counts."""
+            if error is not None:
+                self._note_failure(error)
+                self._fail(outcome, done, index, failure_of(error, "the record is not written"))
+            elif written(index, message.partition(), message.offset()):
+                _resolve(done, outcome)
+
         for index, record in enumerate(request.records):
             more: dict[str, Any] = {}
             if record.headers:
                 more["headers"] = [(one.name, one.value if one.HasField("value") else None) for one in record.headers]
             if record.HasField("partition"):
                 more["partition"] = record.partition
-            if record.HasField("timestamp_ms"):
+            if record.timestamp_ms:
                 more["timestamp"] = record.timestamp_ms
             try:
                 produce(
                     topic,
-                    record.value if record.HasField("value") else None,
-                    record.key if record.HasField("key") else None,
+                    record.value or (b"" if record.HasField("value") else None),
+                    record.key or (b"" if record.HasField("key") else None),
                     on_delivery=partial(report, index),
                     **more,
                 )
@@ -75,19 +84,14 @@ class Publishing:
                     outcome, done, index, GatewayFailed("RESOURCE_EXHAUSTED", "the producer is full; send it again")
                 )
             except KafkaException as error:
-                self._has_failed = self._has_failed or error.args[0].code() == FATAL
+                self._note_failure(error.args[0])
                 self._fail(outcome, done, index, failure_of(error.args[0], "the record is refused"))
             except (TypeError, ValueError) as error:
                 self._fail(outcome, done, index, GatewayFailed("INVALID_ARGUMENT", f"the record is refused: {error}"))
 
-    def _report(self, outcome: Outcome, done: asyncio.Future[Outcome], index: int, error: Any, message: Any) -> None:
-        """Called by `poll`."""
-        if error is not None:
-            # An idempotent producer does not recover from such an error: a missing right, for example.
-            self._has_failed = self._has_failed or error.fatal() or error.code() == FATAL
-            self._fail(outcome, done, index, failure_of(error, "the record is not written"))
-        elif outcome.written(index, message.partition(), message.offset()):
-            _resolve(done, outcome)
+    def _note_failure(self, error: Any) -> None:
+        """An idempotent producer does not recover from a fatal error, such as a missing right: then another one is made."""
+        self._has_failed = self._has_failed or error.fatal() or error.code() == FATAL
 
     def _fail(self, outcome: Outcome, done: asyncio.Future[Outcome], index: int, failure: GatewayFailed) -> None:
         if outcome.failed(index, failure):
