@@ -19,7 +19,9 @@ from bmq.gateway.status import STATUS_NUMBERS
 from bmq.gateway.subscription import Subscription, subscription_of
 from bmq.gateway.v1 import gateway_pb2
 
-SETTLED_PER_MESSAGE_MAX: Final = 100_000
+SETTLED_PER_MESSAGE_MAX: Final = 10_000
+ANSWERS_MAX: Final = 64
+"""A subscriber with more answers that it has not taken is not read."""
 _GONE: Final = "the delivery is settled already, or went to another subscriber after its time"
 _HOW: Final = {
     "acknowledge": Settlement.ACKNOWLEDGE,
@@ -65,6 +67,7 @@ class _Stream:
         self._has_ended = False
         self._is_group = False
         self._settling: set[asyncio.Task[None]] = set()
+        self._answered = asyncio.Event()
 
     async def run(self, subscription: Subscription, credit: int) -> None:
         self._subscriber.credit.add(credit)
@@ -94,6 +97,7 @@ class _Stream:
                 raise subscriber.failure
             while self._answers:
                 await self._write(self._answers.pop(0))
+                self._answered.set()
             if self._has_ended and not self._settling and (self._is_group or subscriber.credit.records == 0):
                 return
             wanted = subscriber.wanted
@@ -133,6 +137,9 @@ class _Stream:
         try:
             while (request := await self._context.read()) is not grpc.aio.EOF:
                 self._take(request, source)
+                while len(self._answers) + len(self._settling) > ANSWERS_MAX:
+                    self._answered.clear()
+                    await self._answered.wait()
         except GatewayFailed as failed:
             self._subscriber.fail(failed)
         except grpc.aio.UsageError:  # the call has ended
@@ -169,6 +176,7 @@ class _Stream:
 
     def _end_settling(self, task: asyncio.Task[None]) -> None:
         self._settling.discard(task)
+        self._answered.set()
         self._wake.set()
 
     async def _settled(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 from uuid import UUID
 
@@ -86,7 +86,7 @@ class Setup:
             cast("KafkaLinks", self.links),
             self.streams,
             1_000_000,
-            cast("Callable[[GatewayFailed], None]", self.failures.append),
+            self.failures.append,
         )
         self.session.assign(frozenset({PLACE}))
 
