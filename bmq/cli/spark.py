@@ -14,7 +14,7 @@ from bmq.cli.job import job
 from bmq.cli.kafka.options import DEFAULT_BOOTSTRAP, Bootstrap, DryRun, KafkaSettings, kafka_settings, settings_of
 from bmq.cli.progress import JobProgress
 from bmq.cli.rest_options import DEFAULT_URL, Rest, current_login, with_login
-from bmq.cli.spark_index import register as register_index
+from bmq.cli.spark_index import spark_index_app
 from bmq.cli.spark_output import (
     print_found,
     print_ranges,
@@ -43,6 +43,7 @@ spark_app = typer.Typer(
 
 register_tables(spark_app)
 register_index(spark_app)
+spark_app.add_typer(spark_index_app)
 
 Topics = Annotated[list[str], typer.Argument(metavar="TOPIC…", help="Names of topics")]
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic")]

@@ -11,7 +11,10 @@ from bmq.cli.job import job
 from bmq.cli.kafka.options import DEFAULT_BOOTSTRAP, Bootstrap, settings_of
 from bmq.cli.rest_options import DEFAULT_URL, Rest
 
+spark_index_app = typer.Typer()
 
+
+@spark_index_app.command("index")
 def index_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the index, which the cluster has")],
     warehouse: Annotated[
@@ -77,8 +80,3 @@ def index_command(
         code = main(arguments)
     sys.stdout.flush()
     raise typer.Exit(code)
-
-
-def register(app: typer.Typer) -> None:
-    """Put the command into `bmq spark`."""
-    app.command("index")(index_command)

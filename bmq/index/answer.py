@@ -9,7 +9,7 @@ from typing import Any
 
 from bmq.index.completeness import PartitionAnswer
 from bmq.index.pruning import Estimate
-from bmq.index.topic_log import LogRecord
+from bmq.index.topic_reader import LogRecord
 from bmq.index.values import Value, from_micros, json_of
 
 

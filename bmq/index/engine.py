@@ -26,7 +26,7 @@ from bmq.index.index_files import IndexFiles, PlannedFiles, local_path
 from bmq.index.query import IndexQuery, Selection, keys_used, layout_of, selection_of, shown
 from bmq.index.row_decoder import TailRows
 from bmq.index.statement import BOUNDS, TAIL, row_columns, statement_of
-from bmq.index.topic_log import LogRecord, Tail, TopicReader, TopicState
+from bmq.index.topic_reader import LogRecord, Tail, TopicReader, TopicState
 from bmq.index.values import Value, from_micros
 from bmq.table_definitions.stored import StoredTable
 

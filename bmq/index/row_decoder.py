@@ -18,7 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from bmq.index.json_values import DoesNotFit, at_path, from_json, json_object, moment_of
-from bmq.index.topic_log import LogRecord
+from bmq.index.topic_reader import LogRecord
 from bmq.index.values import Value, arrow_type, from_micros
 from bmq.spark.tables.columns import OFFSET_COLUMN, PARTITION_COLUMN
 from bmq.spark.tables.protobuf_values import protobuf_columns

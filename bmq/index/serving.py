@@ -13,12 +13,15 @@ from typing import Final
 
 import uvicorn
 
+from bmq.index.answer import Answer
 from bmq.index.engine import EngineLimits, QueryEngine
 from bmq.index.index_files import IndexFiles
+from bmq.index.query import IndexQuery
 from bmq.index.service import Definitions, QueryPool, index_service
 from bmq.index.topic_log import TopicLog
 from bmq.protocol.errors import BmqError
 from bmq.rest_client.client import RestClient
+from bmq.table_definitions.stored import StoredTable
 
 TOKEN_BYTES_MAX: Final = 4_096
 
@@ -41,21 +44,25 @@ class ServeSettings:
     limits: EngineLimits
 
 
-class _EngineOfThread(QueryEngine):
-    """An engine that owns its Kafka client."""
+class ThreadEngine:
+    """An engine with a Kafka client of its own."""
 
     def __init__(self, settings: ServeSettings) -> None:
-        self._topic_log = TopicLog(settings.kafka)
-        super().__init__(
+        self._topics = TopicLog(settings.kafka)
+        self._engine = QueryEngine(
             IndexFiles(settings.warehouse),
-            self._topic_log,
+            self._topics,
             settings.limits,
             now_ms=lambda: time.time_ns() // 1_000_000,
         )
 
+    def query(self, stored: StoredTable, query: IndexQuery) -> Answer:
+        """Raises QueryFailed."""
+        return self._engine.query(stored, query)
+
     def close(self) -> None:
-        super().close()
-        self._topic_log.close()
+        self._engine.close()
+        self._topics.close()
 
 
 def serve(settings: ServeSettings, client: RestClient) -> None:
@@ -65,7 +72,7 @@ def serve(settings: ServeSettings, client: RestClient) -> None:
         # uvicorn ends in order, and then raises the signal again.
         signal.signal(number, lambda *_: sys.exit(0))
     pool = QueryPool(
-        lambda: _EngineOfThread(settings),
+        lambda: ThreadEngine(settings),
         Definitions(client),
         queries_max=settings.queries_max,
         waiting_max=settings.waiting_max,

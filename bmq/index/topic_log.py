@@ -1,7 +1,7 @@
 """The index's topic as a Kafka client sees it: its id and ends, records from some offsets on, and single records.
 
 librdkafka's client, as everywhere in bmq's tools; one consumer is kept for all reads of a `TopicLog`, which is for one thread.
-Only committed records are read.
+Only committed records are read. `TopicLog` is a bmq.index.topic_reader.TopicReader.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaException, Message, TopicCollection, TopicPartition
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from bmq.index.errors import QueryTimedOut, SourceAway
+from bmq.index.topic_reader import LogRecord, Tail, TopicState
 from bmq.protocol.record_batch import NO_TIMESTAMP_MS
 
 ANSWER_WAIT_S: Final = 10.0
@@ -38,56 +38,6 @@ _CONSUMER: Final[Mapping[str, Any]] = {
     "fetch.message.max.bytes": 1_048_576,
     "allow.auto.create.topics": False,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class LogRecord:
-    """`timestamp_ms`: None for a record that has none."""
-
-    partition: int
-    offset: int
-    timestamp_ms: int | None
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TopicState:
-    """`ends`: the next offsets of readers of committed records."""
-
-    topic_id: uuid.UUID
-    log_starts: Mapping[int, int]
-    ends: Mapping[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Tail:
-    """What `scan` came to. `reached`: by partition the first offset that was not read."""
-
-    reached: Mapping[int, int]
-    records: int
-    bytes: int
-
-
-class TopicReader(Protocol):
-    """What a query needs of the topic; TopicLog is one."""
-
-    def state(self, topic: str) -> TopicState | None: ...
-
-    def scan(
-        self,
-        topic: str,
-        ranges: Mapping[int, tuple[int, int]],
-        take: Callable[[LogRecord], None],
-        *,
-        bytes_max: int,
-        deadline_s: float,
-    ) -> Tail: ...
-
-    def fetch(
-        self, topic: str, offsets: Mapping[int, Sequence[int]], *, bytes_max: int, deadline_s: float
-    ) -> dict[tuple[int, int], LogRecord | None]: ...
 
 
 class TopicLog:

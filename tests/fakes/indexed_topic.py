@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from bmq.index.errors import SourceAway
-from bmq.index.topic_log import LogRecord, Tail, TopicState
+from bmq.index.topic_reader import LogRecord, Tail, TopicState
 
 
 class IndexedTopic:

@@ -15,7 +15,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
 from bmq.index.row_decoder import TailRows
-from bmq.index.topic_log import LogRecord
+from bmq.index.topic_reader import LogRecord
 from bmq.table_definitions.definition import TableDefinition
 from tests.unit.table_definitions.definitions import ORDER_SCHEMA, descriptor_set
 
