@@ -26,6 +26,7 @@ _SECONDS_MIN: Final = -62_135_596_800
 _SECONDS_MAX: Final = 253_402_300_799
 _BITS: Final = {"int": 31, "long": 63}
 _ESCAPE: Final = re.compile(r"\\(u00[01][0-9a-f]|.)")
+_TWO_UNITS: Final = re.compile("[\U00010000-\U0010ffff]")
 _PLAIN_FROM: Final = 1e-3
 _PLAIN_TO: Final = 1e7
 _INTEGER: Final = re.compile(r"-?\d+")
@@ -136,10 +137,16 @@ def _written(found: Any, depth: int) -> str:
 
 
 def _written_text(text: str) -> str:
-    """Control characters have capital digits."""
-    return _ESCAPE.sub(
+    """Control characters have capital digits, and what UTF-16 needs two units for is escaped."""
+    quoted = _ESCAPE.sub(
         lambda match: f"\\u{match[1][1:].upper()}" if match[1][1:] else match[0], json.dumps(text, ensure_ascii=False)
     )
+    return _TWO_UNITS.sub(lambda match: _units(match[0]), quoted)
+
+
+def _units(character: str) -> str:
+    data = character.encode("utf-16-be").hex().upper()
+    return f"\\u{data[:4]}\\u{data[4:]}"
 
 
 def _written_number(number: Number) -> str:

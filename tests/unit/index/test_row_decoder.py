@@ -63,6 +63,7 @@ def decoded(definition: TableDefinition, value: bytes | None, **record: Any) -> 
         ("string", "true", "true"),
         ("string", '{"a": [1, 2.50,"x}",null], "a": true }', '{"a":[1,2.5,"x}",null],"a":true}'),
         ("string", "[ ]", "[]"),
+        ("string", '["\\ud83d\\ude00<>&"]', '["\\uD83D\\uDE00<>&"]'),
         ("decimal(5,2)", '"1e1"', Decimal("10.00")),
         ("decimal(5,2)", '"1,00"', Decimal("100.00")),
         ("binary", '"AAE="', b"\0\1"),
