@@ -58,7 +58,7 @@ class Indexed:
         self.directory = directory
         self.topic, self.name = unique_name("orders"), f"i{uuid.uuid4().hex[:8]}"
         self.admin = AdminClient({"bootstrap.servers": server.bootstrap})
-        create_topic(server, self.topic, 2)
+        create_topic(server, self.topic, 2, {"retention.ms": "-1"})  # the records are of last year
         self.produce()
         self.ddl = directory / "ddl.json"
         self.ddl.write_text(json.dumps(DDL))
