@@ -18,6 +18,8 @@ READY_LINE = r"^bmq databus ready agent=(\S+) socket=(\S+) http=(\S+)$"
 READY_S = 60.0
 STOP_S = 40.0
 ANSWER_S = 30.0
+PACE_S = 0.01
+"""Between the rounds of an application, so that the load leaves the processors to those that are killed and started."""
 
 
 class AgentProcess:
@@ -102,6 +104,7 @@ class Application:
                     connection.connect(str(self._path))
                     while not self._finish.is_set():
                         self._hand_over(connection)
+                        self._finish.wait(PACE_S)
             except OSError:
                 self._finish.wait(0.02)  # the agent was killed, and is not back yet
 
