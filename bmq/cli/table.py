@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -13,16 +11,18 @@ import typer
 from rich.table import Table
 
 from bmq.cli.cluster import AsJson, DryRun, Yes
-from bmq.cli.cluster_client import ClusterClient, ClusterRefused
+from bmq.cli.cluster_client import ClusterClient
 from bmq.cli.cluster_output import duration_text, quoted, when_text
 from bmq.cli.rest_options import DEFAULT_URL, Rest, with_login
+from bmq.cli.table_change import change_table, print_change, table_cluster
 from bmq.cli.table_file import read_definition
-from bmq.cli.terminal import add_row, is_terminal, print_json, print_table
+from bmq.cli.table_registry import register as register_registry
+from bmq.cli.terminal import add_row, print_json, print_table
 
 table_app = typer.Typer(no_args_is_help=True, help="Define tables made of topics, and show their progress.")
+register_registry(table_app)
 
 _PAGE: Final = 500
-_NO_SUCH_PAGE: Final = "Not Found"
 
 TableName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the table")]
 DefinitionFile = Annotated[
@@ -37,9 +37,9 @@ Limit = Annotated[int, typer.Option(min=1, max=100_000, help="Largest number of 
 def create(file: DefinitionFile, rest: Rest = DEFAULT_URL, is_dry_run: DryRun = False, as_json: AsJson = False) -> None:
     """Create a table of a topic; succeeds if an equal one exists."""
     definition = read_definition(file)
-    with _cluster(rest) as client:
+    with table_cluster(rest) as client:
         body = json.loads(definition.to_json())
-        _print_change(client.change("POST", "/v1/tables", body, is_dry_run=is_dry_run), as_json)
+        print_change(client.change("POST", "/v1/tables", body, is_dry_run=is_dry_run), as_json)
 
 
 @table_app.command("alter")
@@ -53,7 +53,9 @@ def alter(
 ) -> None:
     """Change a table to the definition in FILE. Only changes that keep existing rows right are allowed."""
     definition = read_definition(file)
-    _change("PUT", f"/v1/tables/{quoted(definition.name)}", definition.to_json(), rest, is_dry_run, is_sure, as_json)
+    change_table(
+        "PUT", f"/v1/tables/{quoted(definition.name)}", definition.to_json(), rest, is_dry_run, is_sure, as_json
+    )
 
 
 @table_app.command("drop")
@@ -66,14 +68,14 @@ def drop(
     as_json: AsJson = False,
 ) -> None:
     """Forget a table's definition. Its rows stay."""
-    _change("DELETE", f"/v1/tables/{quoted(name)}", None, rest, is_dry_run, is_sure, as_json)
+    change_table("DELETE", f"/v1/tables/{quoted(name)}", None, rest, is_dry_run, is_sure, as_json)
 
 
 @table_app.command("list")
 @with_login
 def table_list(prefix: Prefix = "", limit: Limit = 1_000, rest: Rest = DEFAULT_URL, as_json: AsJson = False) -> None:
     """Tables in the order of their names."""
-    with _cluster(rest) as client:
+    with table_cluster(rest) as client:
         found, has_more = _all(client, prefix, limit)
     if as_json:
         print_json(found)
@@ -98,7 +100,7 @@ def describe(
     as_json: AsJson = False,
 ) -> None:
     """One table: its topic, its columns, its partitions."""
-    with _cluster(rest) as client:
+    with table_cluster(rest) as client:
         found = client.get(f"/v1/tables/{quoted(name)}")
     if is_definition or as_json:
         print_json(found["definition"] if is_definition else found)
@@ -140,7 +142,7 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Progress of tables: rows, files, and records of the topic that are not in them yet."""
-    with _cluster(rest) as client:
+    with table_cluster(rest) as client:
         if name is not None:
             found = client.get(f"/v1/tables/{quoted(name)}/status")
             if as_json:
@@ -168,35 +170,6 @@ def status(
 # -- Asking --------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _cluster(rest: str) -> Iterator[ClusterClient]:
-    with ClusterClient(rest) as client:
-        try:
-            yield client
-        except ClusterRefused as error:
-            if str(error) != _NO_SUCH_PAGE:
-                raise
-            raise ClusterRefused(
-                "the node that has to answer is of a release without tables; upgrade the nodes first"
-            ) from error
-
-
-def _change(
-    method: str, path: str, body: str | None, rest: str, is_dry_run: bool, is_sure: bool, as_json: bool
-) -> None:
-    form = None if body is None else json.loads(body)
-    with _cluster(rest) as client:
-        is_asked = not is_sure and not as_json and is_terminal()
-        if is_dry_run or is_asked:
-            _print_change(client.change(method, path, form, is_dry_run=True), as_json)
-            if is_dry_run:
-                return
-            typer.confirm("Go ahead?", abort=True)
-        change = client.change(method, path, form)
-        if not is_asked:
-            _print_change(change, as_json)
-
-
 def _all(client: ClusterClient, prefix: str, limit: int) -> tuple[list[Any], bool]:
     """Tables page by page, and whether there are more than `limit`."""
     found: list[Any] = []
@@ -209,15 +182,6 @@ def _all(client: ClusterClient, prefix: str, limit: int) -> tuple[list[Any], boo
 
 
 # -- Printing ------------------------------------------------------------------------------------------------------
-
-
-def _print_change(change: Any, as_json: bool) -> None:
-    if as_json:
-        print_json(change)
-        return
-    sys.stdout.write(f"{change['summary']}\n")
-    for each in change["changes"]:
-        sys.stdout.write(f"  {each}\n")
 
 
 def _print_status(found: Any) -> None:

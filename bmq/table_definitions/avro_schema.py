@@ -26,6 +26,7 @@ _COLUMNS: Final[Mapping[str, frozenset[str]]] = {
     "enum": frozenset({"string"}),
 }
 """Columns that take a value without a logical type."""
+_NARROW_FIRST: Final = ("boolean", "int", "long", "float", "double", "binary", "string")
 _TIMESTAMPS: Final = frozenset({"timestamp-millis", "timestamp-micros"})
 
 
@@ -72,6 +73,25 @@ class AvroSchema:
         except SchemaRefused:
             return False
         return True
+
+    def children(self, steps: Sequence[str]) -> tuple[str, ...] | None:
+        """Names of a record's fields; None if no record is there. Raises SchemaRefused when the path does not exist."""
+        found = self._at(steps)
+        return tuple(self._fields[id(found)]) if found["type"] in ("record", "error") else None
+
+    def column_type(self, steps: Sequence[str]) -> str | None:
+        """The column that holds every value there; None if none does. Raises SchemaRefused when the path does not exist."""
+        found, logical = self._at(steps), self.logical_type(steps)
+        if logical == "decimal":
+            precision, scale = found.get("precision"), found.get("scale", 0)
+            kinds = [f"decimal({precision},{scale})"] if _holds(f"decimal({precision},{scale})", found) else []
+        elif logical in _TIMESTAMPS:
+            kinds = ["timestamp"]
+        elif logical == "date":
+            kinds = ["date"]
+        else:
+            kinds = [kind for kind in _NARROW_FIRST if kind in _COLUMNS.get(found["type"], ())]
+        return kinds[0] if kinds else None
 
     def _at(self, steps: Sequence[str]) -> Mapping[str, Any]:
         found, namespace = self._root, _namespace_of(self._root, "")

@@ -22,11 +22,13 @@ from pydantic import (
     ConfigDict,
     Field,
     JsonValue,
+    SerializerFunctionWrapHandler,
     StrictBool,
     StrictInt,
     StringConstraints,
     ValidationError,
     field_validator,
+    model_serializer,
     model_validator,
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
@@ -105,6 +107,12 @@ class Transform(StrEnum):
     MONTH = "month"
     IDENTITY = "identity"
     BUCKET = "bucket"
+
+
+class JsonFraming(StrEnum):
+    """What stands before a JSON value. REGISTRY: a zero byte and four bytes of a schema's id (Confluent's framing)."""
+
+    REGISTRY = "registry"
 
 
 class Misfits(StrEnum):
@@ -308,6 +316,9 @@ class TableDefinition(_Part):
     partitioning: Annotated[tuple[Partitioning, ...], Field(max_length=PARTITIONINGS_MAX)] = ()
     avro: AvroFormat | None = None
     protobuf: ProtobufFormat | None = None
+    json_framing: Annotated[
+        JsonFraming | None, Field(description="What stands before a JSON value; left out: nothing")
+    ] = None
     misfits: Misfits = Misfits.DEAD_LETTER
     dead_letter: Annotated[
         DeadLetterName | None, Field(description=f"Table for records that do not fit [NAME{DEAD_LETTER_SUFFIX}]")
@@ -342,7 +353,20 @@ class TableDefinition(_Part):
 
     def to_json(self, *, indent: int | None = None) -> str:
         """Every key, in the order above, but no `index` where there is none; `from_json` gives the same definition."""
+        """Every key, in the order above, but `json_framing` only where it is given; `from_json` gives the same definition."""
         return self.model_dump_json(indent=indent)
+
+    @model_serializer(mode="wrap")
+    def _form(self, whole: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Earlier releases refuse a key that they do not know.
+        form: dict[str, Any] = whole(self)
+        if form.get("json_framing") is None:
+            form.pop("json_framing", None)
+        return form
+
+    @property
+    def has_framed_json(self) -> bool:
+        return self.json_framing is JsonFraming.REGISTRY
 
     # --- checks of the whole
 
@@ -357,6 +381,10 @@ class TableDefinition(_Part):
                 raise _refusal(
                     f"{kind.value} says how values are written, so it is given when the format is {kind.value}, and only then"
                 )
+        if self.json_framing is not None and self.format is not Format.JSON:
+            raise _refusal(
+                "json_framing says what stands before JSON, so it is given when the format is json, and only then"
+            )
         if self.dead_letter is not None and self.misfits is Misfits.STOP:
             raise _refusal("dead_letter names a table for records that do not fit, but misfits is stop")
         if self.dead_letter == self.name:

@@ -18,6 +18,7 @@ _FIXED: Final = {
     "name": "a table keeps its name",
     "topic": "a table keeps its topic; make another table of the other one",
     "format": "a table keeps the format of its values",
+    "json_framing": "values in the topic are written so; make another table for the other ones",
     "partitioning": "a table keeps its partitioning; make another table with the other one",
     "starting_offsets": "where a table begins was settled when it was made",
 }

@@ -301,6 +301,7 @@ class Steps:
     def formats(self) -> dict[str, Any]:
         return {
             "json": self.json_values(),
+            "framed json": self.framed_json_values(),
             "avro": self.avro_values(),
             "avro_times": self.avro_times(),
             "protobuf": self.protobuf_values(),
@@ -339,6 +340,22 @@ class Steps:
             b'{"id":9}}',
             b'{"id":10,"at":"12:30"}',
             b'{"id":11,"day":"+12345-01-01"}',
+        ]
+        return self.decode(TableDefinition.model_validate(form), values)
+
+    def framed_json_values(self) -> list[list[Any]]:
+        form = orders_form("t", json_framing="registry", partitioning=[])
+        form["fields"] = [{"name": "id", "type": "long", "required": True}, {"name": "note", "type": "string"}]
+        values: list[bytes | None] = [
+            b'\x00\x00\x00\x00\x07{"id":1,"note":"hi"}',
+            b'\x00\xff\xff\xff\xff{"id":2}',
+            b'{"id":3}',
+            b"\x00\x00",
+            b"\x00\x00\x00\x00\x07",
+            b"\x00\x00\x00\x00\x07[]",
+            b'\x00\x00\x00\x00\x07{"note":"\xff"}',
+            b'\x00\x00\x00\x00\x07{"id":"x"}',
+            None,
         ]
         return self.decode(TableDefinition.model_validate(form), values)
 

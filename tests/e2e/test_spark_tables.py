@@ -197,6 +197,18 @@ def test_values_of_all_formats(result: dict[str, Any]) -> None:
         ["field at: 12:30 is no timestamp"],
         ["field day: +12345-01-01 is no date"],
     ]
+    no_frame = ["the value has no schema id before its JSON"]
+    assert result["formats"]["framed json"] == [
+        [1, "hi"],
+        [2, None],
+        no_frame,
+        no_frame,
+        no_object,
+        no_object,
+        ["the value is no UTF-8"],
+        ["field id: x is no long"],
+        ["the value is null"],
+    ]
     unreadable = ["the value is no Avro record of the table's schema"]
     assert result["formats"]["avro"] == [
         [7, "hi"],

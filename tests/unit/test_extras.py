@@ -17,7 +17,7 @@ pytestmark = pytest.mark.unit
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
-@pytest.mark.parametrize("extra", ["cli", "arrow", "spark"])
+@pytest.mark.parametrize("extra", ["cli", "arrow", "registry", "spark"])
 def test_the_command_installs_what_the_project_names(extra: str) -> None:
     named = tomllib.loads(PROJECT.read_text())["project"]["optional-dependencies"]
     requirements = [f'{what}; extra == "{name}"' for name, all_of_it in named.items() for what in all_of_it]

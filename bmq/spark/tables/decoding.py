@@ -109,17 +109,20 @@ def _values(records: DataFrame, definition: TableDefinition, fields: list[TableF
         case Format.RAW:
             return records, _Values({field.name: value for field in fields}, _nothing())
         case Format.JSON:
-            return _json(records, fields)
+            return _json(records, fields, is_framed=definition.has_framed_json)
         case Format.AVRO:
             return _avro(records, definition, fields)
         case Format.PROTOBUF:
             return _protobuf(records, definition, fields)
 
 
-def _json(records: DataFrame, fields: list[TableField]) -> tuple[DataFrame, _Values]:
+def _json(records: DataFrame, fields: list[TableField], *, is_framed: bool) -> tuple[DataFrame, _Values]:
+    value = F.col("value")
+    # A value without its frame is read as an empty one: the reason that it has no schema id comes first.
+    body = F.when(_is_framed(value), _framed_body(value)).otherwise(F.lit(b"")) if is_framed else value
     # Wrapped in our own object: the parser alone would take the first of two objects and ignore the rest. What follows the
     # value shows that it ended there: a brace too many would end our object.
-    text = F.concat(F.lit('{"v":'), F.col("value").cast("string"), F.lit(f',"{_END}":true}}'))
+    text = F.concat(F.lit('{"v":'), body.cast("string"), F.lit(f',"{_END}":true}}'))
     options = {"columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"}
     all_parses = parses((field.name, field.steps, _json_type(field)) for field in fields)
 
@@ -136,8 +139,9 @@ def _json(records: DataFrame, fields: list[TableField]) -> tuple[DataFrame, _Val
         for number, (parse, is_corrupt) in enumerate(zip(all_parses, corrupt, strict=True))
     ]
     records = records.select("*", *texts)
-    no_text = F.when(~F.is_valid_utf8(F.col("value").cast("string")), "the value is no UTF-8")
-    leaves, reasons = {}, [_null_value(), no_text]
+    no_text = F.when(~F.is_valid_utf8(body.cast("string")), "the value is no UTF-8")
+    no_frame = [F.when(~_is_framed(value), "the value has no schema id before its JSON")] if is_framed else []
+    leaves, reasons = {}, [_null_value(), *no_frame, no_text]
     for number, (parse, is_corrupt) in enumerate(zip(all_parses, corrupt, strict=True)):
         of_parse = [field for field in fields if field.name in parse.fields]
         root, said = F.col(f"_bmq_typed{number}").getField("v"), F.col(f"_bmq_text{number}").getField("v")
@@ -172,12 +176,12 @@ def _avro(records: DataFrame, definition: TableDefinition, fields: list[TableFie
         known = AvroSchema(definition.avro.writer_schema)
         return records, _Values({field.name: _avro_leaf(known, field, root) for field in fields}, reason)
 
-    framed = (F.octet_length(value) >= _ID_BYTES) & (F.hex(F.substring(value, 1, 1)) == "00")
+    framed = _is_framed(value)
     # `conv` returns text; four bytes always fit into a long.
     schema_id = F.when(framed, F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).try_cast("bigint"))
     records = records.select("*", schema_id.alias("_bmq_schema_id"))
     found = F.col("_bmq_schema_id")
-    body = value.substr(F.lit(_ID_BYTES + 1), F.octet_length(value))
+    body = _framed_body(value)
     records = records.select(
         "*", *(F.when(found == number, read(body, by_id[number])).alias(f"_bmq_avro{number}") for number in by_id)
     )
@@ -199,6 +203,15 @@ def _avro(records: DataFrame, definition: TableDefinition, fields: list[TableFie
         F.when(markers.isNull(), unreadable),
     )
     return records, _Values(leaves, reason)
+
+
+def _is_framed(value: Column) -> Column:
+    """Whether a zero byte and four bytes of a schema's id stand before the value."""
+    return (F.octet_length(value) >= _ID_BYTES) & (F.hex(F.substring(value, 1, 1)) == "00")
+
+
+def _framed_body(value: Column) -> Column:
+    return value.substr(F.lit(_ID_BYTES + 1), F.octet_length(value))
 
 
 def _protobuf(records: DataFrame, definition: TableDefinition, fields: list[TableField]) -> tuple[DataFrame, _Values]:

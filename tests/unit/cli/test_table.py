@@ -87,7 +87,7 @@ def test_a_definition_from_standard_input(node: Node) -> None:
 def test_on_a_terminal_what_changes_is_shown_and_asked_for(
     node: Node, monkeypatch: pytest.MonkeyPatch, answer: str, is_done: bool
 ) -> None:
-    monkeypatch.setattr("bmq.cli.table.is_terminal", lambda: True)
+    monkeypatch.setattr("bmq.cli.table_change.is_terminal", lambda: True)
     result = bmq("drop", "orders", given=f"{answer}\n")
     assert result.output.count("The definition of table orders is dropped; its rows stay where they are.") == 1
     assert "Go ahead?" in result.output

@@ -1,0 +1,120 @@
+"""A table's definition out of the schemas that a registry has for its topic. Decisions only.
+
+The columns are those of the newest version. Values are framed as Confluent's serializers write them: a zero byte, the four bytes
+of a schema's id (big-endian), the value. Every version's id is known to an Avro table, so that old records are read too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bmq.table_definitions.avro_leaves import avro_leaves
+from bmq.table_definitions.avro_schema import SchemaRefused
+from bmq.table_definitions.definition import WRITER_SCHEMAS_MAX, Format, InvalidDefinition, TableDefinition
+from bmq.table_definitions.json_schema import json_schema_leaves
+from bmq.table_definitions.leaf_columns import LeftOut, SchemaLeaves, fields_of
+
+_FORMATS: Final = {"AVRO": Format.AVRO, "JSON": Format.JSON}
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredVersion:
+    """One version of a subject. `kind`: AVRO, JSON or PROTOBUF. `has_references`: it needs schemas of other subjects."""
+
+    version: int
+    schema_id: int
+    kind: str
+    text: str
+    has_references: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DefinedTable:
+    """`left_out`: parts of the newest schema without a column."""
+
+    definition: TableDefinition
+    left_out: tuple[LeftOut, ...]
+
+
+def define_table(name: str, topic: str, subject: str, versions: Sequence[RegisteredVersion]) -> DefinedTable:
+    """`versions`: oldest first. Raises InvalidDefinition."""
+    return _defined({"name": name, "topic": topic}, subject, versions, None)
+
+
+def refreshed_table(present: TableDefinition, subject: str, versions: Sequence[RegisteredVersion]) -> DefinedTable:
+    """The present definition with the columns and ids of newer versions; its own columns stay. Raises InvalidDefinition."""
+    newest = _newest(subject, versions)
+    if present.format is not _FORMATS.get(newest.kind) or not (
+        present.has_framed_json if present.format is Format.JSON else present.avro and present.avro.writer_schemas
+    ):
+        raise InvalidDefinition(
+            f"table {present.name} reads {present.format.value} without ids of schemas, or another format than subject "
+            f"{subject}; define another table"
+        )
+    form = json.loads(present.to_json())
+    return _defined(form, subject, versions, present)
+
+
+def _defined(
+    form: dict[str, Any], subject: str, versions: Sequence[RegisteredVersion], present: TableDefinition | None
+) -> DefinedTable:
+    newest = _newest(subject, versions)
+    schemas = {each.schema_id: _parsed(each, subject) for each in versions}
+    found = _leaves(newest, schemas[newest.schema_id], subject)
+    fields = fields_of(found.leaves, () if present is None else present.fields)
+    if not fields:
+        raise InvalidDefinition(f"subject {subject}, version {newest.version}: it has no value that a column can hold")
+    form |= {"fields": [json.loads(each.model_dump_json()) for each in fields], "format": _FORMATS[newest.kind].value}
+    if newest.kind == "AVRO":
+        known = {} if present is None or present.avro is None else dict(present.avro.writer_schemas)
+        known |= {str(schema_id): schema for schema_id, schema in schemas.items()}
+        if len(known) > WRITER_SCHEMAS_MAX:
+            raise InvalidDefinition(
+                f"subject {subject} has {len(known)} versions, a table knows {WRITER_SCHEMAS_MAX}; name the oldest one to take"
+            )
+        form["avro"] = {"writer_schemas": known}
+    else:
+        form["json_framing"] = "registry"
+    return DefinedTable(TableDefinition.from_json(json.dumps(form)), found.left_out)
+
+
+def _newest(subject: str, versions: Sequence[RegisteredVersion]) -> RegisteredVersion:
+    if not versions:
+        raise InvalidDefinition(f"subject {subject} has no version")
+    newest = versions[-1]
+    if newest.kind not in _FORMATS:
+        raise InvalidDefinition(
+            f"subject {subject} has schemas of type {newest.kind[:40]}: AVRO and JSON are read from a registry; for Protobuf write "
+            "the definition with protoc's descriptor set"
+        )
+    other = next((each for each in versions if each.kind != newest.kind), None)
+    if other is not None:
+        raise InvalidDefinition(
+            f"subject {subject} has version {other.version} of type {other.kind[:40]} beside {newest.kind}: name a later version"
+        )
+    referring = next((each for each in versions if each.has_references), None)
+    if referring is not None:
+        raise InvalidDefinition(
+            f"subject {subject}, version {referring.version}: its schema refers to other subjects, which is not supported; "
+            "write the definition with the whole schema"
+        )
+    return newest
+
+
+def _parsed(version: RegisteredVersion, subject: str) -> Any:
+    try:
+        return json.loads(version.text)
+    except (ValueError, RecursionError):
+        if version.kind == "AVRO" and version.text.isidentifier():
+            return version.text  # a primitive type without quotes
+        raise InvalidDefinition(f"subject {subject}, version {version.version}: its schema is no JSON") from None
+
+
+def _leaves(version: RegisteredVersion, schema: Any, subject: str) -> SchemaLeaves:
+    try:
+        return avro_leaves(schema) if version.kind == "AVRO" else json_schema_leaves(schema)
+    except SchemaRefused as error:
+        raise InvalidDefinition(f"subject {subject}, version {version.version}: {error}") from None
