@@ -42,7 +42,6 @@ spark_app = typer.Typer(
 )
 
 register_tables(spark_app)
-register_index(spark_app)
 spark_app.add_typer(spark_index_app)
 
 Topics = Annotated[list[str], typer.Argument(metavar="TOPIC…", help="Names of topics")]

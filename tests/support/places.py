@@ -31,6 +31,7 @@ PARTS: Final = (
     "spark-jobs",
     "spark-cluster",
     "cluster",
+    "browser",
 )
 CAMPAIGN: Final = "campaign"
 PLACES: Final = (*STAGES, *(f"{CAMPAIGN}:{part}" for part in PARTS))

@@ -13,6 +13,7 @@ from bmq.admin.rest.channel_agent_pages import channel_agent_pages
 from bmq.admin.rest.channel_pages import channel_pages
 from bmq.admin.rest.cluster_pages import cluster_pages
 from bmq.admin.rest.compaction_pages import compaction_pages
+from bmq.admin.rest.config_pages import config_pages
 from bmq.admin.rest.console_pages import console_pages
 from bmq.admin.rest.documentation import documentation_pages
 from bmq.admin.rest.group_offset_pages import group_offset_pages
@@ -77,6 +78,7 @@ def rest_application(sources: RestSources, *, store_wait_s: float = STORE_WAIT_S
     app.include_router(cluster_pages(sources))
     app.include_router(history_pages(sources))
     app.include_router(topic_pages(sources))
+    app.include_router(config_pages(sources))
     app.include_router(record_pages(sources))
     app.include_router(segment_pages(sources, store_wait_s))
     app.include_router(task_pages(sources))

@@ -1,4 +1,4 @@
-"""Topics are created, altered and deleted; their offsets, and their configs with where each value comes from."""
+"""Topics are created, given partitions and deleted; their offsets."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from bmq.admin.orders import topic_of
-from bmq.admin.rest.config_views import ConfigPage, described_configs
-from bmq.admin.rest.parameters import NUMBER, DryRun, NodeId, TopicName
+from bmq.admin.rest.parameters import NUMBER, DryRun, TopicName
 from bmq.admin.rest.partition_offsets import EARLIEST, LATEST, offsets_of
-from bmq.admin.rest.problems import ProblemError, errors
+from bmq.admin.rest.problems import errors
 from bmq.admin.rest.sources import RestSources
 from bmq.admin.rest.user_requests import CHANGE_WAIT_MS, check, user_requests
 from bmq.protocol.apis import ApiKey
@@ -21,18 +20,9 @@ from bmq.protocol.messages.create_partitions_request import CreatePartitionsRequ
 from bmq.protocol.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from bmq.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from bmq.protocol.messages.describe_log_dirs_request import DescribableLogDirTopic, DescribeLogDirsRequest
-from bmq.protocol.messages.incremental_alter_configs_request import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 
 PARTITIONS_MAX: Final = 10_000
 CONFIGS_MAX: Final = 200
-TOPIC: Final = 2
-BROKER: Final = 4
-_SET: Final = 0
-_DELETE: Final = 1
 _DEFAULT: Final = -1
 ConfigName = Annotated[str, Field(min_length=1, max_length=249)]
 ConfigValue = Annotated[str, Field(max_length=32_000)]
@@ -61,15 +51,6 @@ class PartitionsForm(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     count: Annotated[int, Field(ge=1, le=PARTITIONS_MAX, description="How many there shall be in all"), NUMBER]
-
-
-class ConfigsForm(BaseModel):
-    """`set`: new values. `reset`: names that go back to the cluster's value. The other configs stay as they are."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    set: Annotated[dict[ConfigName, ConfigValue], Field(max_length=CONFIGS_MAX)] = {}
-    reset: Annotated[list[ConfigName], Field(max_length=CONFIGS_MAX)] = []
 
 
 class DoneView(BaseModel):
@@ -158,30 +139,6 @@ def topic_pages(sources: RestSources) -> APIRouter:
         check(result.error_code, result.error_message)
         return DoneView(summary=f"Topic {name}: {before} partitions become {form.count}.")
 
-    @pages.get("/v1/topics/{name}/configs", responses=errors(404, 422, 503, 504))
-    async def configs(request: Request, name: TopicName) -> ConfigPage:
-        """Each config of a topic: its value, where that comes from, and what it would be without."""
-        topic_of(sources.image(), name)
-        return await described_configs(user_requests(sources, request), TOPIC, name)
-
-    @pages.patch("/v1/topics/{name}/configs", responses=errors(400, 404, 409, 413, 422, 503, 504))
-    async def alter_configs(request: Request, name: TopicName, form: ConfigsForm, dry_run: DryRun = False) -> DoneView:
-        """Change some configs of a topic."""
-        topic_of(sources.image(), name)
-        if not form.set and not form.reset:
-            raise ProblemError(422, "body: name a config in `set` or in `reset`")
-        changes = [AlterableConfig(name=one, config_operation=_SET, value=value) for one, value in form.set.items()]
-        changes += [AlterableConfig(name=one, config_operation=_DELETE) for one in form.reset]
-        asked = IncrementalAlterConfigsRequest(
-            resources=[AlterConfigsResource(resource_type=TOPIC, resource_name=name, configs=changes)],
-            validate_only=dry_run,
-        )
-        answer = await user_requests(sources, request).ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, asked)
-        (result,) = answer.responses
-        check(result.error_code, result.error_message)
-        said = [f"{one} = {value}" for one, value in form.set.items()] + [f"{one} is reset" for one in form.reset]
-        return DoneView(summary=f"Topic {name}: {', '.join(said)}.")
-
     @pages.get("/v1/topics/{name}/offsets", responses=errors(404, 422, 503, 504))
     async def offsets(request: Request, name: TopicName) -> TopicOffsets:
         """The first offset and the end of each partition. Idle partitions with records are started for it."""
@@ -199,11 +156,6 @@ def topic_pages(sources: RestSources) -> APIRouter:
             for one in each.partitions
         }
         return TopicOffsets(topic=name, partitions=[_line(one, starts, ends, sizes.get(one)) for one in numbers])
-
-    @pages.get("/v1/nodes/{node_id}/configs", responses=errors(404, 422, 503, 504))
-    async def broker_configs(request: Request, node_id: NodeId) -> ConfigPage:
-        """Each broker config of a node, and where its value comes from. Secrets have no value here."""
-        return await described_configs(user_requests(sources, request), BROKER, str(node_id))
 
     return pages
 
