@@ -21,7 +21,7 @@ from bmq.cli.spark_output import (
     print_stats,
     print_verified,
 )
-from bmq.cli.spark_tables import register as register_tables
+from bmq.cli.spark_tables import commands as table_commands
 from bmq.cli.terminal import print_json
 from bmq.spark.jobs.outcome import ExitCode
 from bmq.spark.jobs.ranges import OFFSETS_PER_STEP
@@ -41,7 +41,7 @@ spark_app = typer.Typer(
     "75 no answer (run it again), 130 interrupted.",
 )
 
-register_tables(spark_app)
+spark_app.registered_commands += table_commands.registered_commands
 spark_app.add_typer(spark_index_app)
 
 Topics = Annotated[list[str], typer.Argument(metavar="TOPIC…", help="Names of topics")]

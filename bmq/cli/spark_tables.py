@@ -23,6 +23,9 @@ from bmq.spark.tables.job_lines import OutputForm
 if TYPE_CHECKING:
     from bmq.spark.supervisor.effects import Say
 
+commands = typer.Typer()
+"""Part of `bmq spark`."""
+
 _CHECKOUT_JARS: Final = Path(__file__).resolve().parents[2] / ".cache" / "jars" / "spark"
 """Where `make jars` puts them."""
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
@@ -73,6 +76,8 @@ Master = Annotated[
 Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark")]
 
 
+@commands.command("table")
+@with_login
 def table_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the table, which the cluster has")],
     warehouse: Warehouse = "",
@@ -116,6 +121,8 @@ def table_command(
         raise typer.Exit(main(arguments, current_login()))
 
 
+@commands.command("tables")
+@with_login
 def tables_command(
     warehouse: Warehouse = "",
     checkpoints: Checkpoints = "",
@@ -155,12 +162,6 @@ def tables_command(
             return [*_JOB, "--table", name, *place, *shared]
 
         _supervise(command, environment, rest, login, prefix, starts_max, look_s, Shown(as_json=as_json))
-
-
-def register(app: typer.Typer) -> None:
-    """Put the commands into `bmq spark`."""
-    app.command("table")(with_login(table_command))
-    app.command("tables")(with_login(tables_command))
 
 
 def _supervise(

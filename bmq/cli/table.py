@@ -16,11 +16,11 @@ from bmq.cli.cluster_output import duration_text, quoted, when_text
 from bmq.cli.rest_options import DEFAULT_URL, Rest, with_login
 from bmq.cli.table_change import change_table, print_change, table_cluster
 from bmq.cli.table_file import read_definition
-from bmq.cli.table_registry import register as register_registry
+from bmq.cli.table_registry import commands as registry_commands
 from bmq.cli.terminal import add_row, print_json, print_table
 
 table_app = typer.Typer(no_args_is_help=True, help="Define tables made of topics, and show their progress.")
-register_registry(table_app)
+table_app.registered_commands += registry_commands.registered_commands
 
 _PAGE: Final = 500
 

@@ -18,6 +18,9 @@ from bmq.cli.table_change import change_table, table_cluster
 from bmq.table_definitions.definition import TableDefinition
 from bmq.table_definitions.from_registry import DefinedTable, define_table, refreshed_table
 
+commands = typer.Typer()
+"""Part of `bmq table`."""
+
 RegistryUrl = Annotated[
     str, typer.Option("--registry", envvar="BMQ_REGISTRY_URL", metavar="URL", help="Address of the schema registry")
 ]
@@ -36,6 +39,7 @@ FromVersion = Annotated[
 TableName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the table")]
 
 
+@commands.command("define")
 def define(
     name: TableName,
     topic: Annotated[str, typer.Option("--topic", metavar="TOPIC", help="Topic of the table")],
@@ -51,6 +55,7 @@ def define(
     _tell_left_out(defined)
 
 
+@commands.command("refresh")
 @with_login
 def refresh(
     name: TableName,
@@ -73,12 +78,6 @@ def refresh(
     change_table(
         "PUT", f"/v1/tables/{quoted(name)}", refreshed.definition.to_json(), rest, is_dry_run, is_sure, as_json
     )
-
-
-def register(app: typer.Typer) -> None:
-    """Put the commands into `bmq table`."""
-    app.command("define")(define)
-    app.command("refresh")(refresh)
 
 
 def _registry(url: str, settings: Sequence[str] | None) -> Registry:

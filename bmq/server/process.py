@@ -115,11 +115,10 @@ async def _serve(settings: Settings, levels: LogLevels) -> None:
     store = await unless_stopped(open_store(settings, rng), stop)
     if store is None:
         return
-    clock = SystemClock()
     server = StandaloneServer(
         settings,
         store,
-        clock,
+        SystemClock(),
         rng,
         cleaning=CompactionProcess(settings),
         log_levels=levels,
@@ -135,7 +134,7 @@ async def _serve(settings: Settings, levels: LogLevels) -> None:
         store=lambda: store,
         history=lambda: server.history,
         high_watermark=server.high_watermark,
-        now_ms=clock.now_ms,
+        now_ms=SystemClock().now_ms,
         table_controller=lambda: server.controller,
         redrives=lambda: None if (roles := server.inspect()) is None else roles.redrives,
         partitions=lambda: server.manager,
