@@ -352,8 +352,9 @@ class TableDefinition(_Part):
             raise InvalidDefinition(sentence_of(error.errors(include_url=False, include_context=False))) from None
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """Every key, in the order above, but no `index` where there is none; `from_json` gives the same definition."""
-        """Every key, in the order above, but `json_framing` only where it is given; `from_json` gives the same definition."""
+        """Every key, in the order above, but `index` and `json_framing` only where they are given; `from_json` gives the same
+        definition.
+        """
         return self.model_dump_json(indent=indent)
 
     @model_serializer(mode="wrap")

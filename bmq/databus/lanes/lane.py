@@ -138,10 +138,10 @@ class Lane:
                 _log.warning("databus_topic_refused", lane=self.name, reason=str(error))
             except (SendFailed, SpoolWriteFailed, SpoolUnusable) as error:
                 pause_s = backoff_s * (0.5 + self._dice.random())
-                self._told(str(error))
+                self._note_trouble(str(error))
             except OSError as error:
                 pause_s = backoff_s
-                self._told(f"the spool {self.spool.directory} cannot be used: {error.strerror}")
+                self._note_trouble(f"the spool {self.spool.directory} cannot be used: {error.strerror}")
             finally:
                 self._transactions.close()
             backoff_s = BACKOFF_S_MIN if self.committed_transactions > before else min(2 * backoff_s, BACKOFF_S_MAX)
@@ -214,7 +214,7 @@ class Lane:
             with self._changed:
                 self._changed.wait_for(lambda: self._is_stopping, pause_s)
 
-    def _told(self, trouble: str) -> None:
+    def _note_trouble(self, trouble: str) -> None:
         """One line for each new reason, not for each try."""
         if trouble != self.trouble:
             _log.warning("databus_lane_waits", lane=self.name, reason=trouble)
