@@ -35,6 +35,8 @@ RETRIED: Final = frozenset(
     )
 )
 """Codes after which the same batch is sent again."""
+_FORGOTTEN: Final = frozenset((ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+"""Codes of a partition that has forgotten its producer: nothing was written, and a new producer may begin."""
 _NONE: Final = -1
 _ALL: Final = -1
 _SEQUENCES: Final = 1 << 31
@@ -67,21 +69,31 @@ class RecordWriter:
         """
         producer = self._producer_of((topic_id, partition))
         async with producer.lock:
-            try:
-                if producer.producer_id == _NONE:
-                    await self._begin(ask, producer)
-                data = encode_batch(
-                    records,
-                    producer_id=producer.producer_id,
-                    producer_epoch=producer.epoch,
-                    base_sequence=producer.sequence,
-                )
-                offset = await self._sent(ask, topic, partition, bytes(data))
-            except BaseException:
-                producer.producer_id = _NONE  # it is not known which of its batches are in the log
-                raise
-            producer.sequence = (producer.sequence + len(records)) % _SEQUENCES
-            return offset
+            if producer.producer_id != _NONE:
+                try:
+                    return await self._written(ask, producer, topic, partition, records)
+                except KafkaError as error:
+                    if error.code not in _FORGOTTEN:
+                        raise
+            await self._begin(ask, producer)
+            return await self._written(ask, producer, topic, partition, records)
+
+    async def _written(
+        self, ask: Ask, producer: _Producer, topic: str, partition: int, records: Sequence[Record]
+    ) -> int:
+        data = encode_batch(
+            records,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            base_sequence=producer.sequence,
+        )
+        try:
+            offset = await self._sent(ask, topic, partition, bytes(data))
+        except BaseException:
+            producer.producer_id = _NONE  # it is not known which of its batches are in the log
+            raise
+        producer.sequence = (producer.sequence + len(records)) % _SEQUENCES
+        return offset
 
     async def _begin(self, ask: Ask, producer: _Producer) -> None:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)

@@ -177,6 +177,8 @@ class FakeKafkaRequests:
         for topic in request.topic_data:
             partitions = []
             for one in topic.partition_data:
+                if not code and BatchHeader.parse(one.records).producer_id not in self.producers:
+                    code = int(ErrorCode.UNKNOWN_PRODUCER_ID)
                 base_offset = -1 if code else self._appended(topic.name, one.index, one.records)
                 partitions.append(
                     PartitionProduceResponse(

@@ -1,4 +1,4 @@
-"""Configs of topics and nodes with where each value comes from, and changes of a topic's."""
+"""Configs of topics and nodes, each value with where it comes from; and configs of topics are changed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from bmq.admin.rest.config_views import ConfigPage, described_configs
 from bmq.admin.rest.parameters import DryRun, NodeId, TopicName
 from bmq.admin.rest.problems import ProblemError, errors
 from bmq.admin.rest.sources import RestSources
-from bmq.admin.rest.topic_pages import CONFIGS_MAX, ConfigName, ConfigValue, DoneView
 from bmq.admin.rest.user_requests import check, user_requests
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages.incremental_alter_configs_request import (
@@ -21,10 +20,13 @@ from bmq.protocol.messages.incremental_alter_configs_request import (
     IncrementalAlterConfigsRequest,
 )
 
+CONFIGS_MAX: Final = 200
 TOPIC: Final = 2
 BROKER: Final = 4
 _SET: Final = 0
 _DELETE: Final = 1
+ConfigName = Annotated[str, Field(min_length=1, max_length=249)]
+ConfigValue = Annotated[str, Field(max_length=32_000)]
 
 
 class ConfigsForm(BaseModel):
@@ -34,6 +36,12 @@ class ConfigsForm(BaseModel):
 
     set: Annotated[dict[ConfigName, ConfigValue], Field(max_length=CONFIGS_MAX)] = {}
     reset: Annotated[list[ConfigName], Field(max_length=CONFIGS_MAX)] = []
+
+
+class DoneView(BaseModel):
+    """`summary`: what was done, or with `dry_run` would be."""
+
+    summary: str
 
 
 def config_pages(sources: RestSources) -> APIRouter:

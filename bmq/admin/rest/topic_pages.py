@@ -1,19 +1,20 @@
-"""Topics are created, given partitions and deleted; their offsets."""
+"""Topics are created and deleted, and get more partitions; and their offsets."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from bmq.admin.orders import topic_of
+from bmq.admin.rest.config_pages import CONFIGS_MAX, ConfigName, ConfigValue, DoneView
 from bmq.admin.rest.parameters import NUMBER, DryRun, TopicName
 from bmq.admin.rest.partition_offsets import EARLIEST, LATEST, offsets_of
 from bmq.admin.rest.problems import errors
 from bmq.admin.rest.sources import RestSources
-from bmq.admin.rest.user_requests import CHANGE_WAIT_MS, check, user_requests
+from bmq.admin.rest.user_requests import CHANGE_WAIT_MS, UserRequests, check, user_requests
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
@@ -22,10 +23,7 @@ from bmq.protocol.messages.delete_topics_request import DeleteTopicsRequest, Del
 from bmq.protocol.messages.describe_log_dirs_request import DescribableLogDirTopic, DescribeLogDirsRequest
 
 PARTITIONS_MAX: Final = 10_000
-CONFIGS_MAX: Final = 200
 _DEFAULT: Final = -1
-ConfigName = Annotated[str, Field(min_length=1, max_length=249)]
-ConfigValue = Annotated[str, Field(max_length=32_000)]
 
 
 class TopicForm(BaseModel):
@@ -51,12 +49,6 @@ class PartitionsForm(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     count: Annotated[int, Field(ge=1, le=PARTITIONS_MAX, description="How many there shall be in all"), NUMBER]
-
-
-class DoneView(BaseModel):
-    """`summary`: what was done, or with `dry_run` would be."""
-
-    summary: str
 
 
 class PartitionOffsets(BaseModel):
@@ -90,18 +82,7 @@ def topic_pages(sources: RestSources) -> APIRouter:
     )
     async def create(request: Request, form: TopicForm, response: Response, dry_run: DryRun = False) -> TopicMadeView:
         """Make a topic."""
-        asked = CreateTopicsRequest(
-            topics=[
-                CreatableTopic(
-                    name=form.name,
-                    num_partitions=form.partitions or _DEFAULT,
-                    replication_factor=form.replication_factor or _DEFAULT,
-                    configs=[CreatableTopicConfig(name=name, value=value) for name, value in form.configs.items()],
-                )
-            ],
-            timeout_ms=CHANGE_WAIT_MS,
-            validate_only=dry_run,
-        )
+        asked = _creation(form, is_dry_run=dry_run)
         answer = await user_requests(sources, request).ask(ApiKey.CREATE_TOPICS, asked)
         (result,) = answer.topics
         check(result.error_code, result.error_message)
@@ -144,20 +125,34 @@ def topic_pages(sources: RestSources) -> APIRouter:
         """The first offset and the end of each partition. Idle partitions with records are started for it."""
         topic = topic_of(sources.image(), name)
         numbers = [one.partition for one in topic.partitions]
-        requests = user_requests(sources, request)
-        starts = await offsets_of(requests, name, numbers, EARLIEST)
-        ends = await offsets_of(requests, name, numbers, LATEST)
-        asked = DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic=name, partitions=numbers)])
-        directories = await requests.ask(ApiKey.DESCRIBE_LOG_DIRS, asked)
-        sizes = {
-            one.partition_index: one.partition_size
-            for directory in directories.results
-            for each in directory.topics
-            for one in each.partitions
-        }
-        return TopicOffsets(topic=name, partitions=[_line(one, starts, ends, sizes.get(one)) for one in numbers])
+        return await _offsets(user_requests(sources, request), name, numbers)
 
     return pages
+
+
+def _creation(form: TopicForm, *, is_dry_run: bool) -> CreateTopicsRequest:
+    topic = CreatableTopic(
+        name=form.name,
+        num_partitions=form.partitions or _DEFAULT,
+        replication_factor=form.replication_factor or _DEFAULT,
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in form.configs.items()],
+    )
+    return CreateTopicsRequest(topics=[topic], timeout_ms=CHANGE_WAIT_MS, validate_only=is_dry_run)
+
+
+async def _offsets(requests: UserRequests, name: str, numbers: Sequence[int]) -> TopicOffsets:
+    """Raises ProblemError."""
+    starts = await offsets_of(requests, name, numbers, EARLIEST)
+    ends = await offsets_of(requests, name, numbers, LATEST)
+    asked = DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic=name, partitions=numbers)])
+    directories = await requests.ask(ApiKey.DESCRIBE_LOG_DIRS, asked)
+    sizes = {
+        one.partition_index: one.partition_size
+        for directory in directories.results
+        for each in directory.topics
+        for one in each.partitions
+    }
+    return TopicOffsets(topic=name, partitions=[_line(one, starts, ends, sizes.get(one)) for one in numbers])
 
 
 def _line(

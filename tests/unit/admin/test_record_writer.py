@@ -72,6 +72,19 @@ async def test_after_a_refusal_a_new_producer_begins() -> None:
     assert ground.values() == [b"b"] and len(ground.fake.producers) == 2
 
 
+async def test_a_partition_that_has_forgotten_the_producer_gets_a_new_one() -> None:
+    ground = Written()
+    assert await ground.write(b"a") == 0
+    ground.fake.passing = {ApiKey.PRODUCE: [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]}
+    assert await ground.write(b"b") == 1
+    del ground.fake.producers[101]
+    assert await ground.write(b"c") == 2
+    ground.fake.refused[ApiKey.PRODUCE] = ErrorCode.UNKNOWN_PRODUCER_ID
+    with pytest.raises(KafkaError):
+        await ground.write(b"d")
+    assert ground.values() == [b"a", b"b", b"c"]
+
+
 async def test_it_is_not_sent_again_for_ever() -> None:
     ground = Written(wait_s=0.0)
     ground.fake.refused[ApiKey.PRODUCE] = ErrorCode.NOT_LEADER_OR_FOLLOWER
