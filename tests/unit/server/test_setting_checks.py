@@ -47,7 +47,7 @@ def test_no_loop_is_without_a_pause_and_no_request_without_time(name: str) -> No
     if name == "cluster.report_interval_min_ms":
         load_settings(nested(name, 0), None)
         return
-    with pytest.raises(BadSettings, match="must be|should be greater"):
+    with pytest.raises(BadSettings, match=r"must be|should be greater"):
         load_settings(nested(name, 0), None)
 
 
