@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 from bmq.index.answer import Answer, Row
-from bmq.index.engine import QueryEngine
+from bmq.index.engine import EngineLimits, QueryEngine
 from bmq.index.errors import IndexMismatch, QueryRefused, QueryTimedOut, QueryTooWide, SourceAway
 from bmq.index.query import IndexQuery
 from bmq.table_definitions.stored import StoredTable
@@ -306,6 +306,7 @@ def test_a_query_ends_at_its_time(case: Case, monkeypatch: pytest.MonkeyPatch) -
         engine.query(case.stored, IndexQuery())
     assert time.monotonic() - began_s < 30
     monkeypatch.undo()
+    engine._limits = EngineLimits(threads=1)
     assert engine.query(case.stored, IndexQuery()).rows, "the next query is answered"
     engine.close()
 
