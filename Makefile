@@ -16,7 +16,7 @@ ALONE = $(BIN)/python -m tools.machine_lock "make $@"
 # What the installed package is made of besides its Python modules, which an editable install reads in place.
 PACKAGE := pyproject.toml setup.py $(wildcard bmq/hdfs/proto/*.proto) $(wildcard bmq/records/native/*.[ch])
 
-.PHONY: help run install plain tools jars check test campaign places durations steady stalls test-bare bench bench-hdfs bench-secure-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-security bench-queues bench-all config-page events-page conformance tools-table soak soak-cluster compaction etl plot simulate fresh mutants fuzz clean
+.PHONY: help run install plain tools jars check test campaign places durations steady stalls test-bare bench bench-hdfs bench-secure-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-security bench-queues bench-all config-page events-page dashboards conformance tools-table soak soak-cluster compaction etl plot simulate fresh mutants fuzz clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
@@ -29,8 +29,8 @@ install: $(VENV)/.compiled ## make .venv with the `bmq` command in it
 
 plain: $(PLAIN)/.installed ## make .venv-plain as users install it: a wheel of this tree without extras, for the servers under test
 
-tools: ## install the tests' needs besides Python: Java, Maven, kcat, libfaketime, ip, mkfs.ext4, a C compiler, librdkafka, a Kerberos server (by apt as root; otherwise it says what is missing)
-	@deploy/dev/install-tools.sh java javac mvn kcat faketime ip mkfs.ext4 cc librdkafka kdc
+tools: ## install the tests' needs besides Python: Java, Maven, kcat, libfaketime, ip, mkfs.ext4, a C compiler, librdkafka, a Kerberos server, promtool (by apt as root; otherwise it says what is missing)
+	@deploy/dev/install-tools.sh java javac mvn kcat faketime ip mkfs.ext4 cc librdkafka kdc promtool
 
 # Java and Maven are looked for only when something has to be fetched.
 jars: $(JARS)/kafka/.fetched $(JARS)/kafka-clients-2.8/.fetched $(JARS)/kafka-clients-3.9/.fetched $(JARS)/kafka-streams/.fetched $(JARS)/kafka-tests/.fetched $(JARS)/spark/.fetched $(JARS)/hadoop/.fetched $(JARS)/yarn/.fetched $(JARS)/zookeeper/.fetched ## fetch jars
@@ -133,6 +133,9 @@ config-page: $(VENV)/.installed-dev ## the tables of docs/CONFIG.md, from the se
 
 events-page: $(VENV)/.installed-dev ## docs/EVENTS.md, from the log calls in the code
 	@$(BIN)/python -m tools.events_page
+
+dashboards: $(VENV)/.installed-dev ## deploy/grafana/*.json, from tools/dashboards.py
+	@$(BIN)/python -m tools.dashboards
 
 conformance: $(VENV)/.installed-dev tools $(JARS)/kafka/.fetched $(JARS)/kafka-clients-2.8/.fetched $(JARS)/kafka-clients-3.9/.fetched ## every API at every version, and clients, beside Apache Kafka -> docs/CONFORMANCE.md
 	@$(ALONE) $(BIN)/python -m tests.conformance

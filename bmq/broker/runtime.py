@@ -42,7 +42,7 @@ from bmq.broker.outbox import Outbox
 from bmq.broker.own_directory import OwnDirectory
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.ownership import Ownership
-from bmq.broker.partition_load import PartitionLoad
+from bmq.broker.partition_load import Figures, PartitionLoad
 from bmq.broker.partition_machine import offline, step
 from bmq.broker.partition_offline import PartitionOffline
 from bmq.broker.partition_reports import PartitionReports
@@ -212,6 +212,12 @@ class PartitionRuntime:
     @property
     def load(self) -> PartitionLoad:
         return self._partition.load
+
+    def figures(self) -> Figures:
+        """What was counted since it was started here, and the size of its log; 0 before."""
+        load, files, recovered = self.load, self._partition.files, self._start.recovered
+        records = 0 if recovered is None else max(0, self.high_watermark - recovered.end_offset)
+        return Figures(load.bytes_in, records, load.bytes_out, 0 if files is None else files.size_bytes)
 
     @property
     def backlog(self) -> Backlog:

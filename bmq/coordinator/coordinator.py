@@ -7,7 +7,7 @@ Error codes and the differences between versions are those of Apache Kafka's Gro
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 from weakref import WeakSet
 
@@ -228,6 +228,14 @@ class GroupCoordinator:
             "share": sum(len(shard.share.groups) for shard in shards),
             "streams": sum(len(shard.streams.groups) for shard in shards),
         }
+
+    def positions(self) -> Iterator[tuple[str, Mapping[str, Mapping[int, int]]]]:
+        """Each group of this node with its committed offsets by topic and partition. Offsets may change meanwhile: each
+        group's are as of its turn.
+        """
+        for shard in list(self.directory.ready.values()):
+            for group_id in shard.offsets.group_ids():
+                yield group_id, shard.offsets.positions(group_id)
 
     def _offset_count(self) -> int:
         return sum(shard.offsets.count for shard in self.directory.ready.values())

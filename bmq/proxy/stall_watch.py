@@ -41,6 +41,7 @@ class StallWatch:
         self._beat_timer: asyncio.TimerHandle | None = None
         self._settle_timer: asyncio.TimerHandle | None = None
         self.stall_count = 0
+        self._last_stall_s: float | None = None
 
     def now_s(self) -> float:
         """The time by the clock that stalls are measured with; the event loop's if none was given."""
@@ -71,6 +72,11 @@ class StallWatch:
         """Whether a connection that is accepted now may have been made during a stall."""
         return self.is_stalled() or self._settle_timer is not None
 
+    @property
+    def stalled_ago_s(self) -> float | None:
+        """How long ago the last stall ended; None: there was none."""
+        return None if self._last_stall_s is None else self.now_s() - self._last_stall_s
+
     def _beat(self) -> None:
         if not self.is_stalled():
             self._expect_beat()
@@ -85,6 +91,7 @@ class StallWatch:
         stall_s = self.now_s() - self._limit_s + self._stall_s_max
         self._limit_s = inf  # set until all callbacks are done: a `drop` callback may ask again
         self.stall_count += 1
+        self._last_stall_s = self.now_s()
         _log.warning("loop_stalled", seconds=round(stall_s, 3))
         for drop in self._dropping:
             drop(stall_s)

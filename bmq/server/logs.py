@@ -25,14 +25,14 @@ class NamedLogger(structlog.WriteLogger):
         self.name = name
 
 
-def configure_logs(level: str, form: str) -> LogLevels:
-    """Set up logs. `level`: debug to error. `form`: auto, text or json. Returns the levels of the loggers, which may be
-    altered at any time.
+def configure_logs(level: str, form: str, note: structlog.typing.Processor | None = None) -> LogLevels:
+    """Set up logs. `level`: debug to error. `form`: auto, text or json. `note`: sees every line first, hidden ones too.
+    Returns the levels of the loggers, which may be altered at any time.
     """
     from bmq.proxy.log_levels import LogLevels
 
     levels = LogLevels(level)
-    show_logs(levels.is_shown, level, form)
+    show_logs(levels.is_shown, level, form, note)
     return levels
 
 
@@ -44,7 +44,9 @@ def without_controls(logger: Any, method: str, event: MutableMapping[str, Any]) 
     return event
 
 
-def show_logs(is_shown: Callable[[str, int], bool], level: str, form: str) -> None:
+def show_logs(
+    is_shown: Callable[[str, int], bool], level: str, form: str, note: structlog.typing.Processor | None = None
+) -> None:
     """As `configure_logs`. `is_shown`: whether a line of a logger of this name is written, by its level's number."""
 
     numbers = {name.lower(): number for name, number in logging.getLevelNamesMapping().items()}
@@ -61,6 +63,7 @@ def show_logs(is_shown: Callable[[str, int], bool], level: str, form: str) -> No
     threshold = logging.getLevelNamesMapping()[level.upper()]
     structlog.configure(
         processors=[
+            *(() if note is None else (note,)),
             drop_hidden,
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,

@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry
 from bmq.admin.channel_watch import ChannelWatch
 from bmq.admin.delayed_records import DelayedRecords
 from bmq.admin.group_explainer import GroupExplainer
+from bmq.admin.health import HealthFacts, Stage
 from bmq.broker.manager import PartitionManager
 from bmq.controller.runtime import Controller
 from bmq.coordinator.transactions.coordinator import TransactionCoordinator
@@ -112,6 +113,7 @@ class NodeServer:
         )
         self._roles: NodeRoles | None = None
         self._is_started = False
+        self._stage = Stage.STORE
         self.failed: asyncio.Future[None] = self._loop.create_future()
 
     # --- for inspection
@@ -187,6 +189,17 @@ class NodeServer:
         """Whether it is registered and unfenced, and its roles serve."""
         return self._is_started and self._roles is not None and self._roles.registration.is_unfenced
 
+    def health(self) -> HealthFacts:
+        """What this node knows of its health."""
+        roles = self._roles
+        return HealthFacts(
+            self._stage,
+            is_fenced=self._is_started and roles is not None and not roles.registration.is_unfenced,
+            is_controller_silent=roles is not None and not roles.replica.is_current,
+            unreachable_nodes=() if roles is None else sorted(roles.peers.unreachable),
+            stalled_ago_s=self._dependencies.stalls.stalled_ago_s,
+        )
+
     def partition_states(self) -> Mapping[str, int]:
         return {} if self._roles is None else self._roles.manager.states()
 
@@ -197,6 +210,11 @@ class NodeServer:
         """Export all counters of this node on /metrics; call after `start`."""
         assert self._roles is not None
         self._roles.register_metrics(registry)
+
+    async def refresh_metrics(self) -> None:
+        """Ask what a scrape needs; before each one."""
+        if self._roles is not None:
+            await self._roles.refresh_metrics()
 
     # --- start
 
@@ -219,8 +237,10 @@ class NodeServer:
         retry = StartRetry(settings.start_wait_ms)
         root = await open_own_root(dependencies.store, settings, holder, dependencies.rng, retry)
         member = Member(settings.node_id, holder, *internal)
+        self._stage = Stage.ELECTION
         await dependencies.election.start(root.cluster_id)
         await dependencies.election.join(member)
+        self._stage = Stage.REGISTRATION
         self._roles = NodeRoles(
             dependencies, root, address, member, () if self._listeners is None else self._listeners.others
         )
@@ -253,6 +273,7 @@ class NodeServer:
             await self._listeners.serve(roles.client_services)
             self._spawn(self._listeners.watch())
         self._is_started = True
+        self._stage = Stage.SERVING
 
     def _after_stall(self, stall_s: float) -> None:
         if self._roles is not None:
@@ -280,6 +301,7 @@ class NodeServer:
         """
         roles, timeout_s = self._roles, self._settings.stop_timeout_ms / 1000
         self.channel_watch.close()
+        self._stage = Stage.STOPPING
         if roles is not None:
             if self._is_started and not self.failed.done():
                 await roles.registration.shut_down()

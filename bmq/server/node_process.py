@@ -15,6 +15,7 @@ import structlog
 import uvloop
 from prometheus_client import REGISTRY
 
+from bmq.admin.logged_errors import LoggedErrors
 from bmq.election.zookeeper import ZooKeeperElection
 from bmq.hdfs.location import is_hdfs
 from bmq.internode_server.handlers import load_all
@@ -35,12 +36,13 @@ from bmq.server.process import (
     bind_rest,
     bind_sentence,
     prepare_process,
+    register_process,
     stop_on_signals,
     trim_memory,
     unless_stopped,
 )
 from bmq.server.settings import Settings, require_usable_addresses, split_roles
-from bmq.server.stores import open_store, register_metrics
+from bmq.server.stores import open_store
 from bmq.server.workers import run_workers
 
 _STOP_GRACE_S: Final = 1.0
@@ -65,7 +67,8 @@ def run_node(settings: Settings) -> None:
 
 
 def _run(settings: Settings, supervisor: Connection | None = None) -> None:
-    uvloop.run(_serve(settings, supervisor, prepare_process(settings)))
+    errors = LoggedErrors(SystemClock().now_ms)
+    uvloop.run(_serve(settings, supervisor, prepare_process(settings, errors), errors))
 
 
 def _check(settings: Settings) -> None:
@@ -85,7 +88,7 @@ def _check(settings: Settings) -> None:
     InternodeTls(settings)  # raises if it cannot be
 
 
-async def _serve(settings: Settings, supervisor: Connection | None, levels: LogLevels) -> None:
+async def _serve(settings: Settings, supervisor: Connection | None, levels: LogLevels, errors: LoggedErrors) -> None:
     asked = stop_on_signals()
     stop = asyncio.ensure_future(asked.wait())
     heartbeat = None if supervisor is None else Heartbeat(supervisor, on_alone=asked.set)
@@ -118,7 +121,7 @@ async def _serve(settings: Settings, supervisor: Connection | None, levels: LogL
             trim_memory=trim_memory,
         ),
     )
-    node_rest = NodeRest(server, settings, store, clock, rng, REGISTRY, rest.scheme)
+    node_rest = NodeRest(server, settings, store, clock, rng, REGISTRY, rest.scheme, errors)
     try:
         await rest.start(node_rest.pages)
         addresses = await unless_stopped(_start(server, settings), stop)
@@ -126,7 +129,7 @@ async def _serve(settings: Settings, supervisor: Connection | None, levels: LogL
             return
         client, internal = addresses
         server.register_metrics(REGISTRY)
-        register_metrics(store, REGISTRY)
+        register_process(store, errors)
         gc.freeze()
         kafka = "-" if client is None else f"{client[0]}:{client[1]}"
         sys.stdout.write(

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from bmq.admin.drivers.settings import NodeCommand, driver_of
 from bmq.admin.index_queries import IndexQueries
+from bmq.admin.logged_errors import LoggedErrors
 from bmq.admin.operations import Operations, OperationsConfig
 from bmq.admin.ports import NodeLoad, StateChanges
 from bmq.admin.redrives import Redrives
@@ -17,8 +18,8 @@ from bmq.log.clock import Clock
 from bmq.log.store import SegmentStore
 from bmq.server.client_access import rest_access
 from bmq.server.node import NodeServer
-from bmq.server.process import build_pages
-from bmq.server.rest_pages import RestPages
+from bmq.server.own_health import own_health
+from bmq.server.process import rest_pages
 from bmq.server.setting_checks import is_any_address
 from bmq.server.settings import Settings, split_address
 
@@ -35,6 +36,7 @@ class NodeRest:
         rng: Random,
         registry: CollectorRegistry,
         scheme: str,
+        errors: LoggedErrors,
     ) -> None:
         self._server = server
         command = NodeCommand(
@@ -72,11 +74,13 @@ class NodeRest:
             create_topics=lambda: server.create_topics,
             channel_watch=lambda: server.channel_watch,
             kafka=lambda: server.kafka_requests,
+            health=lambda: own_health(lambda: server, store, errors, clock),
+            refresh_metrics=server.refresh_metrics,
             access=rest_access(settings, lambda: server.image),
             scheme=scheme,
             index_queries=lambda: index_queries,
         )
-        self.pages = RestPages(lambda: build_pages(sources), sources.is_ready)
+        self.pages = rest_pages(sources)
 
     def _redrives(self) -> Redrives | None:
         roles = self._server.inspect()

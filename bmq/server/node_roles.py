@@ -13,7 +13,9 @@ from uuid import UUID
 
 from prometheus_client import CollectorRegistry
 
+from bmq.admin.group_lag import GroupLag
 from bmq.broker.manager import PartitionManager
+from bmq.broker.topic_metrics import TopicCollector
 from bmq.controller.config import ControllerConfig
 from bmq.controller.metrics import ActiveControllerMetrics, ControllerMetrics
 from bmq.controller.runtime import Controller
@@ -80,6 +82,7 @@ from bmq.server.dead_letters import letter_producers, record_io, redrives
 from bmq.server.dynamic_configs import follow
 from bmq.server.half_checks import half_checks
 from bmq.server.lane_calls import wire_lanes
+from bmq.server.log_ends import OwnedLogEnds
 from bmq.server.login_threads import LoginThreads, sasl_logins
 from bmq.server.node_dependencies import NodeDependencies
 from bmq.server.otlp_endpoint import client_telemetry
@@ -125,6 +128,8 @@ class NodeRoles:
         self._make_storage(root, member.incarnation)
         self._make_coordinators()
         self._make_membership(member)
+        self._topic_metrics = TopicCollector(self.manager.owned, settings.metrics.topics_max)
+        self._group_lag = self._make_group_lag()
         self.client_services = self._client_services()
         self.internal_services = self._internal_services()
 
@@ -301,6 +306,8 @@ class NodeRoles:
         registry.register(self._dependencies.stats)
         registry.register(self.throttles.stats)
         registry.register(self.manager.collector)
+        registry.register(self._topic_metrics)
+        registry.register(self._group_lag)
         registry.register(self.fetcher.collector)
         registry.register(ShareCollector(self.share_consumers))
         registry.register(self.client_services.telemetry.stats)
@@ -310,6 +317,18 @@ class NodeRoles:
         self.groups.metrics.register(registry)
         self.transactions.metrics.register(registry)
         self.share.register_metrics(registry)
+
+    async def refresh_metrics(self) -> None:
+        """Ask what a scrape needs; before each one."""
+        await self._topic_metrics.refresh()
+        await self._group_lag.refresh()
+
+    def _make_group_lag(self) -> GroupLag:
+        settings = self._settings
+        wait_s = settings.metrics.scrape_wait_ms / 1000
+        ends = OwnedLogEnds(self.manager.ready, self.router, self._image, settings.node_id, wait_s)
+        elapsed_s = self._dependencies.clock.elapsed_s
+        return GroupLag(self.groups.positions, ends, self._image, elapsed_s, settings.metrics)
 
     def _controller_metrics(self) -> ControllerMetrics | None:
         return None if self.controller is None else self.controller.metrics

@@ -21,16 +21,21 @@ import uvloop
 from prometheus_client import REGISTRY
 
 from bmq.admin.index_queries import IndexQueries
+from bmq.admin.logged_errors import LoggedErrors
+from bmq.admin.rest.health_pages import health_reasons
 from bmq.admin.rest.sources import RestSources
 from bmq.hdfs.location import is_hdfs
 from bmq.local_store.root import raise_open_files_limit
+from bmq.log.store import SegmentStore
 from bmq.protocol.errors import BmqError
 from bmq.proxy.log_levels import LogLevels
+from bmq.server.build_info import BuildInfo
 from bmq.server.client_access import rest_access
 from bmq.server.compaction_process import CompactionProcess
 from bmq.server.guarded_rest import GuardedRest
 from bmq.server.live_summary import live_summary
 from bmq.server.logs import configure_logs
+from bmq.server.own_health import own_health
 from bmq.server.rest_pages import Application, RestPages
 from bmq.server.scheduling import run_in_batches
 from bmq.server.setting_checks import misspelt_variables
@@ -86,9 +91,12 @@ def trim_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def prepare_process(settings: Settings) -> LogLevels:
-    """Set up logs, limits, memory and scheduling, as for all our servers; call before the process has threads."""
-    levels = configure_logs(settings.log_level, settings.log_format)
+def prepare_process(settings: Settings, errors: LoggedErrors | None = None) -> LogLevels:
+    """Set up logs, limits, memory and scheduling, as for all our servers; call before the process has threads.
+
+    `errors`: counts what is logged.
+    """
+    levels = configure_logs(settings.log_level, settings.log_format, None if errors is None else errors.note)
     for variable, setting in misspelt_variables(os.environ, Settings.model_fields):
         log.warning("environment_variable_unknown", variable=variable, is_meant=setting)
     if settings.scheduling == "batch" or (settings.scheduling == "auto" and is_hdfs(settings.store)):
@@ -102,10 +110,11 @@ def prepare_process(settings: Settings) -> LogLevels:
 def run_standalone(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT. Raises BmqError with one sentence when it cannot start, or cannot go on."""
     require_usable_addresses(settings, is_node=False)
-    uvloop.run(_serve(settings, prepare_process(settings)))
+    errors = LoggedErrors(SystemClock().now_ms)
+    uvloop.run(_serve(settings, prepare_process(settings, errors), errors))
 
 
-async def _serve(settings: Settings, levels: LogLevels) -> None:
+async def _serve(settings: Settings, levels: LogLevels, errors: LoggedErrors) -> None:
     stop = asyncio.ensure_future(stop_on_signals().wait())
     access = rest_access(settings, lambda: server.image)
     is_ready = False
@@ -145,11 +154,13 @@ async def _serve(settings: Settings, levels: LogLevels) -> None:
         create_topics=lambda: server.create_topics,
         channel_watch=lambda: server.channel_watch,
         kafka=lambda: server.kafka_requests,
+        health=lambda: own_health(lambda: server, store, errors, SystemClock()),
+        refresh_metrics=lambda: server.refresh_metrics(),
         access=access,
         scheme=rest.scheme,
         index_queries=lambda: index_queries,
     )
-    pages = RestPages(lambda: build_pages(sources), sources.is_ready)
+    pages = rest_pages(sources)
     try:
         await rest.start(pages)
         address = await unless_stopped(_start(server, settings), stop)
@@ -157,7 +168,7 @@ async def _serve(settings: Settings, levels: LogLevels) -> None:
             return
         kafka_host, kafka_port = address
         server.register_metrics(REGISTRY)
-        register_metrics(store, REGISTRY)
+        register_process(store, errors)
         is_ready = True
         gc.freeze()
         sys.stdout.write(f"bmq ready kafka={kafka_host}:{kafka_port} rest={rest_host}:{rest_port}\n")
@@ -182,11 +193,22 @@ async def _serve(settings: Settings, levels: LogLevels) -> None:
         server.failed.result()
 
 
-def build_pages(sources: RestSources) -> Application:
-    """Build the REST application; slow, because of its imports (see rest_pages.py)."""
-    from bmq.admin.rest.application import rest_application
+def register_process(store: SegmentStore, errors: LoggedErrors) -> None:
+    """Export what belongs to the process and its store on /metrics."""
+    register_metrics(store, REGISTRY)
+    REGISTRY.register(errors)
+    REGISTRY.register(BuildInfo())
 
-    return rest_application(sources)
+
+def rest_pages(sources: RestSources) -> RestPages:
+    """The pages, which are built once the server is ready: their imports are slow (see rest_pages.py)."""
+
+    def build() -> Application:
+        from bmq.admin.rest.application import rest_application
+
+        return rest_application(sources)
+
+    return RestPages(build, sources.is_ready, lambda: () if sources.access.is_on else health_reasons(sources))
 
 
 async def unless_stopped(starting: Coroutine[Any, Any, T], stop: asyncio.Future[Any]) -> T | None:

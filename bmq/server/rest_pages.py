@@ -8,8 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from typing import Any
+
+from bmq.admin.health import HealthReason
+from bmq.admin.rest.health_pages import HEALTH_PATH, LIVE_PATH, described
+from bmq.admin.rest.principals import STRANGER
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -17,17 +22,21 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_HEALTH: Final = "/v1/health"
-
 
 class RestPages:
     """An ASGI application that exists at once. `build` makes the whole application; it runs in a thread, once. `is_ready`:
-    the health, as in the built pages.
+    the health, as in the built pages. `why`: the reasons that it names to anyone; none where the pages ask for a right.
     """
 
-    def __init__(self, build: Callable[[], Application], is_ready: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        build: Callable[[], Application],
+        is_ready: Callable[[], bool],
+        why: Callable[[], Iterable[HealthReason]] = tuple,
+    ) -> None:
         self._build = build
         self._is_ready = is_ready
+        self._why = why
         self._building: asyncio.Task[Application] | None = None
 
     def begin(self) -> asyncio.Task[Application]:
@@ -38,8 +47,11 @@ class RestPages:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_there = self._building is not None and self._building.done()
-        if not is_there and scope["path"] == _HEALTH and scope["method"] == "GET":
-            await self._answer_health(send)
+        if not is_there and scope["method"] == "GET" and scope["path"] in (HEALTH_PATH, LIVE_PATH):
+            if scope["path"] == LIVE_PATH:
+                await _answer(send, 200, {"live": True})
+            else:
+                await self._answer_health(send, is_stranger=bool(scope.get(STRANGER)))
             return
         pages = await asyncio.shield(self.begin())
         await pages(scope, receive, send)
@@ -54,9 +66,17 @@ class RestPages:
         gc.freeze()  # they live as long as the process
         return pages
 
-    async def _answer_health(self, send: Send) -> None:
+    async def _answer_health(self, send: Send, *, is_stranger: bool) -> None:
         is_ready = self._is_ready()
-        body = b'{"ready":true}' if is_ready else b'{"ready":false}'
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-        await send({"type": "http.response.start", "status": 200 if is_ready else 503, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        health: dict[str, Any] = {"ready": is_ready}
+        why = [] if is_stranger else [described(reason) for reason in self._why()]
+        if why:
+            health["why"] = why
+        await _answer(send, 200 if is_ready else 503, health)
+
+
+async def _answer(send: Send, status: int, content: Mapping[str, Any]) -> None:
+    body = json.dumps(content, separators=(",", ":")).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

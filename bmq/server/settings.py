@@ -24,6 +24,7 @@ from pydantic_settings import (
 
 from bmq.admin.drivers.settings import ScaleSettings
 from bmq.admin.index_queries import IndexServiceSettings
+from bmq.admin.metrics_settings import MetricsSettings
 from bmq.admin.rest.security_settings import RestSecuritySettings
 from bmq.broker.context import BrokerSettings
 from bmq.election.zookeeper_security import ZooKeeperSecurity
@@ -157,6 +158,7 @@ class Settings(BaseSettings):
     fetch: FetchSettings = FetchSettings()
     router: RouterSettings = RouterSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+    metrics: MetricsSettings = MetricsSettings()
     half_checks: HalfCheckSettings = HalfCheckSettings()
     broker: BrokerSettings = BrokerSettings()
     hdfs: HdfsSettings = HdfsSettings()

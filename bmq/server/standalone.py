@@ -19,9 +19,12 @@ from prometheus_client import CollectorRegistry
 from bmq.admin.channel_watch import ChannelWatch
 from bmq.admin.delayed_records import DelayedRecords
 from bmq.admin.group_explainer import GroupExplainer
+from bmq.admin.group_lag import GroupLag
+from bmq.admin.health import HealthFacts, Stage
 from bmq.admin.redrives import Redrives
 from bmq.broker.manager import PartitionManager
 from bmq.broker.partition_states import Offline
+from bmq.broker.topic_metrics import TopicCollector
 from bmq.controller.config import ControllerConfig
 from bmq.controller.runtime import Controller
 from bmq.coordinator.coordinator import GroupCoordinator
@@ -85,6 +88,7 @@ from bmq.server.dynamic_configs import follow
 from bmq.server.half_checks import half_checks
 from bmq.server.lane_calls import LocalLanes, wire_lanes
 from bmq.server.live_summary import Summary
+from bmq.server.log_ends import OwnedLogEnds
 from bmq.server.login_threads import LoginThreads, sasl_logins
 from bmq.server.native_kernel import warn_without_kernel
 from bmq.server.otlp_endpoint import client_telemetry
@@ -174,6 +178,8 @@ class StandaloneServer:
         self._roles: StandaloneRoles | None = None
         self._tasks: tuple[asyncio.Task[Any], ...] = ()
         self._started_s = asyncio.get_running_loop().time()
+        self._stage = Stage.STORE
+        self._refreshed: tuple[TopicCollector | GroupLag, ...] = ()
         self.replaced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when a newer server has fenced this one, which then has nothing left to do."""
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -246,6 +252,10 @@ class StandaloneServer:
         log = None if self._manager is None else self._manager.ready(topic_partition)
         return None if log is None else log.high_watermark
 
+    def health(self) -> HealthFacts:
+        """What this server knows of its health."""
+        return HealthFacts(self._stage, stalled_ago_s=self._stalls.stalled_ago_s)
+
     def partition_states(self) -> Mapping[str, int]:
         return {} if self._manager is None else self._manager.states()
 
@@ -258,6 +268,17 @@ class StandaloneServer:
         registry.register(self._stats)
         registry.register(self._throttles.stats)
         registry.register(self._manager.collector)
+        topics = TopicCollector(self._manager.owned, self._settings.metrics.topics_max)
+        lag = GroupLag(
+            self._roles.groups.positions,
+            OwnedLogEnds(self._manager.ready),
+            lambda: self.image,
+            self._clock.elapsed_s,
+            self._settings.metrics,
+        )
+        registry.register(topics)
+        registry.register(lag)
+        self._refreshed = (topics, lag)
         registry.register(self._roles.fetcher.collector)
         registry.register(ShareCollector(self._roles.share_consumers))
         registry.register(self._roles.services.telemetry.stats)
@@ -265,6 +286,11 @@ class StandaloneServer:
         self._roles.groups.metrics.register(registry)
         self._roles.transactions.metrics.register(registry)
         self._roles.share_states.metrics.register(registry)
+
+    async def refresh_metrics(self) -> None:
+        """Ask what a scrape needs; before each one."""
+        for each in self._refreshed:
+            await each.refresh()
 
     # --- start
     async def start(self) -> tuple[str, int]:
@@ -279,6 +305,7 @@ class StandaloneServer:
         root = await open_own_root(self._store, settings, holder, self._rng, retry)
         manager = PartitionManager(self._store, holder, self._clock, self._rng, settings.broker, may_pad=root.may_pad)
         self._manager = manager
+        self._stage = Stage.METADATA
         await retry.until_done(lambda: self._assign_metadata(manager), may_pass=is_store_silent)
         metadata_log = await retry.until_done(
             lambda: manager.leader_of(METADATA), may_pass=lambda error: isinstance(error, PartitionStarting)
@@ -299,6 +326,7 @@ class StandaloneServer:
             loop.create_task(manager.start_all()),
             loop.create_task(self._listeners.watch()),
         )
+        self._stage = Stage.SERVING
         log.info("roles_started", cluster_id=root.cluster_id, seconds=round(loop.time() - self._started_s, 3))
         return host, port
 
@@ -496,6 +524,7 @@ class StandaloneServer:
     # --- stop
     async def stop(self) -> None:
         """Answer requests under way, save checkpoints, seal every epoch. May be called after a start that failed half-way."""
+        self._stage = Stage.STOPPING
         self._stalls.close()
         self.channel_watch.close()
         self._login_threads.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sized
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -43,6 +43,20 @@ class Counting(Protocol):
 
     @property
     def collector(self) -> Collector: ...
+
+
+@runtime_checkable
+class OnDataNodes(Protocol):
+    """A store whose files are on DataNodes, of which some may be left out of new blocks."""
+
+    @property
+    def bad_nodes(self) -> CurrentNodes: ...
+
+
+class CurrentNodes(Protocol):
+    """DataNodes that failed lately."""
+
+    def current(self) -> Sized: ...
 
 
 class UnknownStore(BmqError):

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Make sure that the programs named as arguments are there: python, java, javac, mvn, ip, mkfs.ext4, cc, librdkafka (to compile
-# against), libclang-rt, kdc (a Kerberos server and its tools), libkrb5 and python-headers (to compile against), or any other that is a
-# package's name.
+# against), libclang-rt, kdc (a Kerberos server and its tools), promtool (Prometheus's checks), libkrb5 and python-headers (to
+# compile against), or any other that is a package's name.
 # As root with apt they are installed, without asking; otherwise one sentence says what to install, and this fails.
 set -eu
 
@@ -58,6 +58,9 @@ for tool in "$@"; do
             missing="$missing libFuzzer"
             packages="$packages libclang-rt-dev"
         }
+        ;;
+    promtool)
+        command -v promtool >/dev/null || { missing="$missing promtool"; packages="$packages prometheus"; }
         ;;
     kdc)
         # In /usr/sbin, where a user's PATH may not lead.

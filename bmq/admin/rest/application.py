@@ -21,6 +21,7 @@ from bmq.admin.rest.group_pages import group_pages
 from bmq.admin.rest.half_pages import half_pages
 from bmq.admin.rest.history_pages import history_pages
 from bmq.admin.rest.index_pages import index_pages
+from bmq.admin.rest.health_pages import HEALTH_PATH, LIVE_PATH, described, health_reasons
 from bmq.admin.rest.lane_pages import lane_pages
 from bmq.admin.rest.order_pages import order_pages
 from bmq.admin.rest.problems import handle_problems
@@ -36,7 +37,7 @@ from bmq.admin.rest.timer_pages import timer_pages
 from bmq.admin.rest.topic_pages import topic_pages
 from bmq.admin.rest.transaction_pages import transaction_pages
 from bmq.admin.rest.view_pages import view_pages
-from bmq.admin.rest.views import Health
+from bmq.admin.rest.views import Health, Live, WhyView
 
 __all__ = ["RestSources", "rest_application"]
 
@@ -53,24 +54,34 @@ def rest_application(sources: RestSources, *, store_wait_s: float = STORE_WAIT_S
     )
 
     @app.get(
-        "/v1/health",
+        HEALTH_PATH,
         response_model_exclude_defaults=True,
         responses={503: {"model": Health, "description": "Not yet, or not any more."}},
     )
     async def health(request: Request, response: Response) -> Health:
-        """200 once produces are accepted, 503 before and while stopping. Problems are named while there are any, to who
-        may describe the cluster.
+        """200 once produces are accepted, 503 before and while stopping. What is wrong is named, with what to do, to who may
+        describe the cluster.
         """
         ready = sources.is_ready()
         response.status_code = 200 if ready else 503
         partitions = sources.partitions()
+        if not sees_problems(request.scope):
+            return Health(ready=ready)
         return Health(
-            ready=ready, problems=list(partitions.problems) if partitions and sees_problems(request.scope) else []
+            ready=ready,
+            problems=list(partitions.problems) if partitions else [],
+            why=[WhyView.model_validate(described(reason)) for reason in health_reasons(sources)],
         )
+
+    @app.get(LIVE_PATH)
+    async def live() -> Live:
+        """200 as long as the process answers: one that does not should be started again."""
+        return Live(live=True)
 
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:
         """Prometheus text format."""
+        await sources.refresh_metrics()
         return Response(generate_latest(sources.registry), media_type=CONTENT_TYPE_LATEST)
 
     app.include_router(console_pages())

@@ -49,6 +49,7 @@ _COMPACTION: Final = "/v1/topics/{name}/partitions/{number}/compaction"
 
 RIGHTS: Final[Mapping[tuple[str, str], Right | None]] = {
     ("GET", "/v1/health"): FREE,
+    ("GET", "/v1/health/live"): FREE,
     ("GET", "/"): FREE,
     ("HEAD", "/"): FREE,
     ("GET", "/console/{name}"): FREE,

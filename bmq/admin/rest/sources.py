@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from bmq.admin.channel_watch import ChannelWatch
 from bmq.admin.delayed_records import DelayedRecords
 from bmq.admin.group_explainer import GroupExplainer
 from bmq.admin.index_queries import IndexQueries
+from bmq.admin.health import HealthFacts
 from bmq.admin.operations import Operations
 from bmq.admin.ports import KafkaRequests, NodeLoad, StateChanges, TableController
 from bmq.admin.redrives import Redrives
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     from bmq.coordinator.transactions.coordinator import TransactionCoordinator
 
 
+async def nothing_to_refresh() -> None:
+    """All metrics are computed when they are collected."""
+
+
 @dataclass(frozen=True, slots=True)
 class RestSources:
     """A source left out is unknown: its values are shown as null or left out, or the request is refused with a
@@ -41,6 +46,8 @@ class RestSources:
     explains groups; None until this node serves, as `delayed`, which asks about delayed records,
     `lanes`, which asks the shards of groups, `transactions`, the coordinator of this process, and `create_topics`, which sends CreateTopics to the active controller, and
     `kafka`, which answers Kafka requests for a client of REST. `access`: what clients may do; `principal_of`: who
+    `lanes`, which asks the shards of groups, `transactions`, the coordinator of this process, and `create_topics`, which sends CreateTopics to the active controller. `health`: what this process knows of itself. `refresh_metrics`: what has to be asked before a scrape.
+    `access`: what clients may do; `principal_of`: who
     sent a request.
     `channel_watch` is told each new image of this process.
     `scheme`: of this process's REST address, and of all others of the cluster. `index_queries`: forwards queries on indexes.
@@ -66,6 +73,8 @@ class RestSources:
     transactions: Callable[[], TransactionCoordinator | None] = lambda: None
     create_topics: Callable[[], RequestMethod | None] = lambda: None
     kafka: Callable[[], KafkaRequests | None] = lambda: None
+    health: Callable[[], HealthFacts] = HealthFacts
+    refresh_metrics: Callable[[], Awaitable[None]] = nothing_to_refresh
     access: Access = OPEN
     principal_of: PrincipalOf = authenticated
     scheme: str = "http"

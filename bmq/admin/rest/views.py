@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Literal
 
 from pydantic import BaseModel, Field
 
@@ -16,11 +17,29 @@ from bmq.metadata.image import MetadataImage, Node, PartitionImage, TopicImage
 MOVES_SHOWN_MAX = 1_000
 
 
+class WhyView(BaseModel):
+    """A reason why this server is not ready, or not well: its stable `code`, what is wrong and what to do."""
+
+    code: str
+    severity: Literal["not_ready", "error", "warning"]
+    what: str
+    what_to_do: str
+
+
 class Health(BaseModel):
-    """`ready` once produces are accepted. `problems`: what does not work meanwhile, a sentence each."""
+    """`ready` once produces are accepted. `why`: what is wrong, the gravest first. `problems`: those of `why` that concern
+    compaction, a sentence each, as earlier releases named them.
+    """
 
     ready: bool
     problems: list[str] = []
+    why: list[WhyView] = []
+
+
+class Live(BaseModel):
+    """The process answers."""
+
+    live: bool
 
 
 class LoadView(BaseModel):

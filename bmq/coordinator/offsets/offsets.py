@@ -246,6 +246,17 @@ class Offsets:
         """The group's committed offsets by topic and partition."""
         return self._topics_of(group_id) or {}
 
+    def positions(self, group_id: str) -> dict[str, dict[int, int]]:
+        """The group's committed offsets as numbers, for metrics: unlike `committed` it leaves the columns of the last
+        commits as they are. Raises MalformedMessage.
+        """
+        packed = self._packed.get(group_id)
+        rows = {part.topic: part.unpacked() for part in packed} if packed is not None else self._by_group.get(group_id)
+        found = {topic: {index: value.offset for index, value in of.items()} for topic, of in (rows or {}).items()}
+        for topic, columns in self._latest.get(group_id, {}).items():
+            found.setdefault(topic, {}).update(zip(columns[0], columns[1], strict=True))
+        return found
+
     def count_of(self, group_id: str) -> int:
         """The number of the group's committed offsets."""
         packed = self._packed.get(group_id)

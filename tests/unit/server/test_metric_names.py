@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from random import Random
 from typing import Final
 
 import pytest
@@ -12,20 +11,9 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
 import bmq
-from bmq.broker.append_budget import AppendBudget
-from bmq.broker.tail_cache import TailCache
 from bmq.controller.metrics import ActiveControllerMetrics, ControllerMetrics
-from bmq.hdfs.bad_nodes import BadNodes
-from bmq.hdfs.metrics import HdfsCollector
-from bmq.hdfs.read_counts import ReadCounts
 from bmq.metadata.image import MetadataImage
-from bmq.routing.metrics import RouterCollector, RouterCounts
-from bmq.server.settings import load_settings
-from bmq.server.standalone import StandaloneServer
-from tests.fakes.store import FakeStore
-from tests.simulation.clock import SimulatedClock
-from tests.simulation.loop import VirtualTimeLoop
-from tests.simulation.network import Network
+from tests.unit.server.exported_metrics import exported_families
 
 pytestmark = pytest.mark.unit
 
@@ -41,33 +29,14 @@ DOCUMENTED: Final = Path(bmq.__file__).parents[1] / "docs" / "OPERATIONS.md"
 @pytest.fixture(scope="module")
 def families() -> list[Metric]:
     """What a standalone server exports, and what only nodes do."""
-    loop = VirtualTimeLoop(time_limit_s=600.0)
-    Network(loop, Random(1))
-    registry = CollectorRegistry()
-
-    async def exported() -> list[Metric]:
-        settings = load_settings({"listen": "server:9092"}, None).settings
-        server = StandaloneServer(settings, FakeStore().client("server"), SimulatedClock(loop), Random(1))
-        await server.start()
-        server.register_metrics(registry)
-        registry.register(HdfsCollector(ReadCounts(), BadNodes(1.0), []))
-        registry.register(RouterCollector(RouterCounts(), TailCache(1), AppendBudget(1), lambda: {"ready": 1}))
-        registry.register(ActiveControllerMetrics(lambda: None))
-        found = list(registry.collect())
-        await server.stop()
-        return found
-
-    try:
-        return loop.run_until_complete(exported())
-    finally:
-        loop.discard()
+    return exported_families()
 
 
 def test_a_suffix_says_what_a_metric_is(families: list[Metric]) -> None:
     for family in families:
         assert family.name.startswith("bmq_")
         assert not family.name.endswith(RESERVED), f"{family.type} {family.name}"
-        assert family.type in ("counter", "gauge", "histogram")
+        assert family.type in ("counter", "gauge", "histogram", "info")
         assert family.documentation.endswith("."), family.name
 
 
@@ -95,7 +64,8 @@ def test_every_name_in_the_code_was_looked_at(families: list[Metric]) -> None:
 
 
 def test_documented_names_exist(families: list[Metric]) -> None:
-    exported = {f"{family.name}_total" if family.type == "counter" else family.name for family in families}
+    suffixes = {"counter": "_total", "info": "_info"}
+    exported = {family.name + suffixes.get(family.type, "") for family in families}
     for name in re.findall(r"`(bmq_[a-z0-9_]+)[`{*]", DOCUMENTED.read_text()):
         assert any(each == name or (name.endswith("_") and each.startswith(name)) for each in exported), name
 

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
+from bmq.admin.health import HealthReason, Severity
+from bmq.admin.rest.principals import STRANGER
 from bmq.server.rest_pages import Application, Receive, RestPages, Scope, Send
 
 pytestmark = pytest.mark.unit
@@ -22,7 +24,8 @@ class Built:
         self.has_begun = threading.Event()
         self.times = 0
         self.is_ready = False
-        self.pages = RestPages(self.build, lambda: self.is_ready)
+        self.why: list[HealthReason] = []
+        self.pages = RestPages(self.build, lambda: self.is_ready, lambda: self.why)
         self.client = httpx.AsyncClient(transport=httpx.ASGITransport(app=self.pages), base_url="http://node")
 
     def build(self) -> Application:
@@ -53,6 +56,26 @@ async def test_the_health_does_not_wait_for_the_pages(built: Built) -> None:
     assert (starting.status_code, starting.json()) == (503, {"ready": False})
     assert (ready.status_code, ready.json()) == (200, {"ready": True})
     assert ready.headers["content-type"] == "application/json"
+
+
+async def test_the_health_says_why_before_there_are_pages(built: Built) -> None:
+    built.why = [HealthReason("waits", Severity.NOT_READY, "It waits.", "Wait.")]
+    told = {"code": "waits", "severity": "not_ready", "what": "It waits.", "what_to_do": "Wait."}
+    assert (await built.client.get("/v1/health")).json() == {"ready": False, "why": [told]}
+    live = await built.client.get("/v1/health/live")
+    assert (live.status_code, live.json()) == (200, {"live": True})
+
+
+async def test_strangers_are_not_told_why() -> None:
+    built = Built()
+    built.why = [HealthReason("waits", Severity.NOT_READY, "It waits.", "Wait.")]
+
+    async def by_a_stranger(scope: Scope, receive: Receive, send: Send) -> None:
+        await built.pages({**scope, STRANGER: True}, receive, send)
+
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=by_a_stranger), base_url="http://node") as client:
+        assert (await client.get("/v1/health")).json() == {"ready": False}
+    await built.client.aclose()
 
 
 async def test_everything_else_waits_and_is_answered_by_the_pages(built: Built) -> None:

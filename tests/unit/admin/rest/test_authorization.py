@@ -212,6 +212,8 @@ async def test_a_right_over_the_cluster_opens_its_pages() -> None:
 
 async def test_health_is_for_probes_without_a_name() -> None:
     assert (await GuardedPages().ask("GET", "/v1/health")).json() == {"ready": True}
+    assert (await GuardedPages(is_ready=False).ask("GET", "/v1/health")).json() == {"ready": False}
+    assert (await GuardedPages(is_ready=False).ask("GET", "/v1/health/live")).json() == {"live": True}
 
 
 async def test_until_the_acls_are_known_nobody_is_let_in() -> None:

@@ -116,6 +116,7 @@ async def test_what_is_not_described_is_refused(operation: Any, data: st.DataObj
 def test_every_operation_is_there() -> None:
     assert {(method.upper(), path) for path, methods in PATHS.items() for method in methods} == {
         (HTTPMethod.GET, "/v1/health"),
+        (HTTPMethod.GET, "/v1/health/live"),
         (HTTPMethod.GET, "/v1/cluster"),
         (HTTPMethod.GET, "/v1/nodes"),
         (HTTPMethod.GET, "/v1/nodes/{node_id}"),

@@ -30,13 +30,20 @@ async def test_health_says_whether_produces_are_accepted() -> None:
     async with RestCluster() as cluster:
         assert await cluster.get("/v1/health") == {"ready": True}
         cluster.is_ready = False
-        assert await cluster.get("/v1/health", 503) == {"ready": False}
+        found = await cluster.get("/v1/health", 503)
+        assert found["ready"] is False
+        assert [(why["code"], why["severity"]) for why in found["why"]] == [("not_ready", "not_ready")]
+        assert await cluster.get("/v1/health/live") == {"live": True}
 
 
 async def test_health_names_problems_while_there_are_any() -> None:
     async with RestCluster() as cluster:
         cluster.problems = ("no log is compacted: it ended",)
-        assert await cluster.get("/v1/health") == {"ready": True, "problems": ["no log is compacted: it ended"]}
+        found = await cluster.get("/v1/health")
+        assert (found["ready"], found["problems"]) == (True, ["no log is compacted: it ended"])
+        (why,) = found["why"]
+        assert why["code"] == "compaction_unavailable"
+        assert why["what"] == "No log is compacted: it ended."
 
 
 async def test_metrics_are_prometheus_text() -> None:
