@@ -36,7 +36,7 @@ from bmq.server.process import (
     bind_rest,
     bind_sentence,
     prepare_process,
-    register_process,
+    register_all,
     stop_on_signals,
     trim_memory,
     unless_stopped,
@@ -128,8 +128,7 @@ async def _serve(settings: Settings, supervisor: Connection | None, levels: LogL
         if addresses is None:
             return
         client, internal = addresses
-        server.register_metrics(REGISTRY)
-        register_process(store, errors)
+        register_all(server, store, errors)
         gc.freeze()
         kafka = "-" if client is None else f"{client[0]}:{client[1]}"
         sys.stdout.write(

@@ -14,11 +14,11 @@ import sys
 import time
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import structlog
 import uvloop
-from prometheus_client import REGISTRY
+from prometheus_client import REGISTRY, CollectorRegistry
 
 from bmq.admin.index_queries import IndexQueries
 from bmq.admin.logged_errors import LoggedErrors
@@ -166,14 +166,12 @@ async def _serve(settings: Settings, levels: LogLevels, errors: LoggedErrors) ->
         address = await unless_stopped(_start(server, settings), stop)
         if address is None:
             return
-        kafka_host, kafka_port = address
-        server.register_metrics(REGISTRY)
-        register_process(store, errors)
+        register_all(server, store, errors)
         is_ready = True
         gc.freeze()
-        sys.stdout.write(f"bmq ready kafka={kafka_host}:{kafka_port} rest={rest_host}:{rest_port}\n")
+        sys.stdout.write(f"bmq ready kafka={address[0]}:{address[1]} rest={rest_host}:{rest_port}\n")
         sys.stdout.flush()
-        log.info("server_ready", kafka=f"{kafka_host}:{kafka_port}", rest=f"{rest_host}:{rest_port}")
+        log.info("server_ready", kafka=f"{address[0]}:{address[1]}", rest=f"{rest_host}:{rest_port}")
         pages.begin()
         with live_summary(server):
             ends: set[asyncio.Future[Any]] = {stop, server.replaced, server.failed}
@@ -193,8 +191,15 @@ async def _serve(settings: Settings, levels: LogLevels, errors: LoggedErrors) ->
         server.failed.result()
 
 
-def register_process(store: SegmentStore, errors: LoggedErrors) -> None:
-    """Export what belongs to the process and its store on /metrics."""
+class Measured(Protocol):
+    """A server with metrics."""
+
+    def register_metrics(self, registry: CollectorRegistry) -> None: ...
+
+
+def register_all(server: Measured, store: SegmentStore, errors: LoggedErrors) -> None:
+    """Export all metrics of the process on /metrics."""
+    server.register_metrics(REGISTRY)
     register_metrics(store, REGISTRY)
     REGISTRY.register(errors)
     REGISTRY.register(BuildInfo())
