@@ -19,9 +19,9 @@ from bmq.admin.rest.documentation import documentation_pages
 from bmq.admin.rest.group_offset_pages import group_offset_pages
 from bmq.admin.rest.group_pages import group_pages
 from bmq.admin.rest.half_pages import half_pages
+from bmq.admin.rest.health_pages import HEALTH_PATH, LIVE_PATH, described, health_reasons
 from bmq.admin.rest.history_pages import history_pages
 from bmq.admin.rest.index_pages import index_pages
-from bmq.admin.rest.health_pages import HEALTH_PATH, LIVE_PATH, described, health_reasons
 from bmq.admin.rest.lane_pages import lane_pages
 from bmq.admin.rest.order_pages import order_pages
 from bmq.admin.rest.problems import handle_problems

@@ -19,12 +19,10 @@ from bmq.protocol.errors import BmqError
 from bmq.protocol.request_context import ANONYMOUS
 from bmq.security.bearer import BearerRefused, BearerUnavailable, BearerVerifier
 
-OPEN_PATHS: Final = frozenset({("GET", "/v1/health"), ("GET", "/"), ("HEAD", "/")})
+OPEN_PATHS: Final = frozenset({("GET", "/v1/health"), ("GET", "/v1/health/live"), ("GET", "/"), ("HEAD", "/")})
 """Paths that need no login: what probes ask for, which names no partition to strangers, and the console's page."""
 _CONSOLE_FILES: Final = "/console/"
 """Files of the console below this path need no login: it asks for one itself, and they are the same everywhere."""
-OPEN_PATHS: Final = frozenset({("GET", "/v1/health"), ("GET", "/v1/health/live")})
-"""Paths that need no login: what probes ask for. It names no partition to strangers."""
 BASIC: Final = "basic"
 BEARER: Final = "bearer"
 SCHEMES: Final = (BASIC, BEARER)

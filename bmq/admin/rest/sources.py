@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry
 from bmq.admin.channel_watch import ChannelWatch
 from bmq.admin.delayed_records import DelayedRecords
 from bmq.admin.group_explainer import GroupExplainer
-from bmq.admin.index_queries import IndexQueries
 from bmq.admin.health import HealthFacts
+from bmq.admin.index_queries import IndexQueries
 from bmq.admin.operations import Operations
 from bmq.admin.ports import KafkaRequests, NodeLoad, StateChanges, TableController
 from bmq.admin.redrives import Redrives
@@ -44,12 +44,10 @@ class RestSources:
     node that answers. `table_controller`: the active controller if it is in this process. `redrives`: of this
     process; None until it serves. `partitions`: those of this process; None until they can be asked. `groups`:
     explains groups; None until this node serves, as `delayed`, which asks about delayed records,
-    `lanes`, which asks the shards of groups, `transactions`, the coordinator of this process, and `create_topics`, which sends CreateTopics to the active controller, and
-    `kafka`, which answers Kafka requests for a client of REST. `access`: what clients may do; `principal_of`: who
-    `lanes`, which asks the shards of groups, `transactions`, the coordinator of this process, and `create_topics`, which sends CreateTopics to the active controller. `health`: what this process knows of itself. `refresh_metrics`: what has to be asked before a scrape.
-    `access`: what clients may do; `principal_of`: who
-    sent a request.
-    `channel_watch` is told each new image of this process.
+    `lanes`, which asks the shards of groups, `transactions`, the coordinator of this process, `create_topics`, which sends
+    CreateTopics to the active controller, and `kafka`, which answers Kafka requests for a client of REST. `health`: what
+    this process knows of itself. `refresh_metrics`: what has to be asked before a scrape. `access`: what clients may do;
+    `principal_of`: who sent a request. `channel_watch` is told each new image of this process.
     `scheme`: of this process's REST address, and of all others of the cluster. `index_queries`: forwards queries on indexes.
     """
 
