@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from bmq.cli.late_groups import WithLateGroups
+from bmq.cli.profiles import PROFILE_VARIABLE, put_in_force
 from bmq.cli.setting_options import ConfigFile, Data, Listen, Rest, StoreUrl, load
 from bmq.cli.shell_completion import Shell, script
+from bmq.protocol.errors import BmqError
 
 app = typer.Typer(
     cls=WithLateGroups,
@@ -20,6 +23,10 @@ app = typer.Typer(
 )
 
 
+_WITHOUT_PROFILE: Final = frozenset({"standalone", "node", "dev", "profile", "completion", "man", "plan", None})
+"""Commands that connect to no cluster that a user chooses: a broken file of profiles must not keep a server from starting."""
+
+
 def _print_version(is_asked: bool) -> None:
     if is_asked:
         from importlib.metadata import version  # late: a start does without it
@@ -28,13 +35,33 @@ def _print_version(is_asked: bool) -> None:
         raise typer.Exit
 
 
+def _name_profile(context: typer.Context, name: str) -> str:
+    """Names that a shell completes come from the profile's cluster; no command is run then."""
+    if context.resilient_parsing:
+        with suppress(BmqError):
+            put_in_force(name or "")
+    return name
+
+
 @app.callback()
 def every_command(
+    context: typer.Context,
+    profile: Annotated[
+        str,
+        typer.Option(
+            "--profile",
+            envvar=PROFILE_VARIABLE,
+            metavar="NAME",
+            callback=_name_profile,
+            help="Profile to use, of `bmq profile`; also behind the command [the current one]",
+        ),
+    ] = "",
     is_version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    pass
+    if context.invoked_subcommand not in _WITHOUT_PROFILE:
+        context.call_on_close(put_in_force(profile))
 
 
 @app.command()

@@ -18,6 +18,7 @@ LATE_GROUPS: Final = {
     "transaction": ("bmq.cli.transaction", "transaction_app"),
     "user": ("bmq.cli.user", "user_app"),
     "token": ("bmq.cli.rest_token", "token_app"),
+    "profile": ("bmq.cli.profile", "profile_app"),
     "config": ("bmq.cli.config", "config_app"),
     "acl": ("bmq.cli.acl", "acl_app"),
     "log": ("bmq.cli.log", "log_app"),
@@ -39,8 +40,24 @@ LATE_COMMANDS: Final = {
 _LATE: Final = (*LATE_GROUPS, *LATE_COMMANDS)
 
 
+_PROFILE: Final = "--profile"
+
+
+def _with_profile_first(arguments: list[str]) -> list[str]:
+    """`--profile NAME` may stand behind the command as well. Words behind `--` are no options."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    for place, word in enumerate(arguments[:end]):
+        if word == _PROFILE or word.startswith(f"{_PROFILE}="):
+            after = place + (2 if word == _PROFILE else 1)
+            return arguments[place:after] + arguments[:place] + arguments[after:]
+    return arguments
+
+
 class WithLateGroups(TyperGroup):
     """The group of all commands. Listing them imports all that are late, and so does an unknown name (a typing error)."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _with_profile_first(args))
 
     # `Any`: click's classes, which older releases of typer import and newer ones copy.
     def list_commands(self, ctx: Any) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
+from bmq.cli.profiles import rest_login_options
 from bmq.rest_client.login import CONFIG, CONFIG_VARIABLE, PREFIX, RestLogin, login_of
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
@@ -46,7 +47,10 @@ def with_login(command: Command) -> Command:
     @functools.wraps(command)
     def run(*arguments: Any, **options: Any) -> Any:
         given = {name: options.pop(_parameter(name)) for name in (*_HELP, CONFIG)}
-        reset = _LOGIN.set(login_of(given, os.environ))
+        of_profile, variables = rest_login_options(options.get("rest"), os.environ)
+        if of_profile and any(given.values()):
+            of_profile, variables = {}, os.environ
+        reset = _LOGIN.set(login_of({**of_profile, **{key: one for key, one in given.items() if one}}, variables))
         try:
             return command(*arguments, **options)
         finally:

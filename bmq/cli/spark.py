@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bmq.cli.job import job
-from bmq.cli.kafka.options import DEFAULT_BOOTSTRAP, Bootstrap, DryRun, KafkaSettings, kafka_settings, settings_of
+from bmq.cli.kafka.options import DEFAULT_BOOTSTRAP, Bootstrap, DryRun, KafkaSettings, cluster_settings, settings_of
 from bmq.cli.progress import JobProgress
 from bmq.cli.rest_options import DEFAULT_URL, Rest, current_login, with_login
 from bmq.cli.spark_index import spark_index_app
@@ -488,7 +488,7 @@ def _source(kind: str, bootstrap: str, options: Sequence[str] | None) -> Source:
 def _cluster(bootstrap: str, kafka: Sequence[str] | None) -> Cluster:
     from bmq.spark.jobs.cluster import Cluster
 
-    return Cluster({**kafka_settings(kafka), "bootstrap.servers": bootstrap})
+    return Cluster({**cluster_settings(bootstrap, kafka), "bootstrap.servers": bootstrap})
 
 
 def _store(url: str, bootstrap: str) -> StoreAddress:

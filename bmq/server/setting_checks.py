@@ -71,6 +71,8 @@ _OTHER_VARIABLES: Final = frozenset(
     {
         "BMQ_BOOTSTRAP",
         "BMQ_CONFIG",
+        "BMQ_PROFILE",
+        "BMQ_PROFILES",
         "BMQ_REST_CA_FILE",
         "BMQ_REST_CERTIFICATE_FILE",
         "BMQ_REST_CONFIG",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
+from bmq.cli.profiles import in_force, kafka_settings_for
 from bmq.cli.terminal import is_terminal
 from bmq.extras import install_command
 from bmq.protocol.errors import BmqError
@@ -47,7 +48,7 @@ def connected(
 
     Raises MissingLibrary, KafkaUnreachable, KafkaFailed, typer.BadParameter.
     """
-    settings = kafka_settings(kafka)
+    settings = cluster_settings(bootstrap, kafka)
     if context.obj is not None:
         return cast("KafkaClient", context.obj)
     try:
@@ -63,6 +64,14 @@ def missing_library(error: ModuleNotFoundError) -> BmqError:
     if error.name is None or error.name.partition(".")[0] == "bmq":
         raise error
     return MissingLibrary(f"this command needs {error.name.replace('_', '-')}: {install_command('cli')}")
+
+
+def cluster_settings(bootstrap: str, given: Sequence[str] | None) -> dict[str, str]:
+    """Settings of `--kafka` over those that the profile has for these servers. Raises typer.BadParameter, ProfilesUnusable."""
+    found = in_force()
+    files = found.profile.kafka_files if found is not None and found.profile.bootstrap == bootstrap else ()
+    of_files = kafka_settings([f"@{name}" for name in files])
+    return {**kafka_settings_for(bootstrap), **of_files, **kafka_settings(given)}
 
 
 def kafka_settings(given: Sequence[str] | None) -> dict[str, str]:

@@ -61,7 +61,9 @@ def plan_command(
     disk: Annotated[
         int, typer.Option("--disk", metavar="SIZE", parser=size_bytes, help="Disks of a DataNode, all together")
     ] = "10TiB",  # type: ignore[assignment]
-    disk_rate: Annotated[float, typer.Option("--disk-rate", metavar="MB/S", help="What these disks write")] = 400.0,
+    disk_rate: Annotated[
+        float, typer.Option("--disk-rate", metavar="MB/S", help="Rate at which these disks write")
+    ] = 400.0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of a table")] = False,
 ) -> None:
     """Size a cluster for a load: processes, machines, DataNodes, memory, disk, network. Shows its arithmetic."""

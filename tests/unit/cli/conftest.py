@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -10,6 +11,14 @@ from structlog.testing import capture_logs
 
 from bmq.cli import cluster_client
 from tests.unit.cli.rest_node import Node
+
+
+@pytest.fixture(autouse=True)
+def no_profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of profiles, which is not there: that of the developer stays out of tests."""
+    path = tmp_path / "config" / "profiles.json"
+    monkeypatch.setenv("BMQ_PROFILES", str(path))
+    return path
 
 
 @pytest.fixture
