@@ -33,6 +33,7 @@ LATE_GROUPS: Final = {
 
 LATE_COMMANDS: Final = {
     "doctor": ("bmq.cli.doctor.command", "doctor_app"),
+    "man": ("bmq.cli.man", "man_app"),
     "plan": ("bmq.cli.sizing.command", "plan_app"),
     "support-bundle": ("bmq.cli.support_bundle.command", "support_bundle_app"),
 }
