@@ -17,6 +17,7 @@ ALONE = $(BIN)/python -m tools.machine_lock "make $@"
 PACKAGE := pyproject.toml setup.py $(wildcard bmq/hdfs/proto/*.proto) $(wildcard bmq/records/native/*.[ch])
 
 .PHONY: help run install plain tools jars check test campaign places durations steady stalls test-bare bench bench-hdfs bench-secure-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-security bench-queues bench-all config-page events-page dashboards conformance tools-table soak soak-cluster compaction etl plot simulate fresh mutants fuzz clean
+.PHONY: help run install plain tools jars check test campaign places durations steady stalls test-bare bench bench-hdfs bench-secure-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-security bench-queues bench-all config-page conformance tools-table soak soak-cluster compaction etl plot simulate fresh mutants fuzz deb image clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
@@ -127,6 +128,14 @@ bench-all: bench bench-hdfs bench-cluster bench-core bench-loads bench-groups be
 
 tools-table: $(VENV)/.installed-dev tools $(JARS)/kafka/.fetched ## Kafka's command line tools, each option, beside Apache Kafka -> docs/TOOLS.md
 	@$(ALONE) $(BIN)/python -m tests.tools_table
+
+deb: $(VENV)/.installed ## as root: a Debian package of this tree -> dist/; installed, used and removed on a bare Debian (SUITE=bookworm)
+	@deploy/dev/install-tools.sh debootstrap
+	@$(BIN)/python -m tools.debian_package --check $(if $(SUITE),--suite $(SUITE))
+
+image: $(VENV)/.installed ## as root: an OCI image of this tree, made without a daemon -> dist/; unpacked, and started in a chroot
+	@deploy/dev/install-tools.sh debootstrap umoci
+	@$(BIN)/python -m tools.container_image --check $(if $(SUITE),--suite $(SUITE))
 
 config-page: $(VENV)/.installed-dev ## the tables of docs/CONFIG.md, from the settings in the code
 	@$(BIN)/python -m tools.config_page

@@ -79,6 +79,7 @@ class Phase:
     name: str
     command: str
     is_offline: bool = False
+    directory: str = CLONE
 
 
 def phases(what: str, stages: Sequence[str]) -> Iterator[Phase]:
@@ -132,6 +133,17 @@ class BareRoot:
     def put(self, path: str, content: bytes) -> None:
         subprocess.run([*self._enter, "sh", "-c", 'cat >"$1"', "sh", f"{self.root}{path}"], input=content, check=True)
 
+    def read(self, path: str) -> bytes:
+        return subprocess.run([*self._enter, "cat", f"{self.root}{path}"], capture_output=True, check=True).stdout
+
+    def copy_to(self, directory: Path) -> None:
+        """Copy the root file system, without what is mounted in it."""
+        pack = [*self._enter, "tar", "-c", "--one-file-system", "--numeric-owner", "-C", str(self.root), "."]
+        with subprocess.Popen(pack, stdout=subprocess.PIPE) as packing:
+            subprocess.run(["tar", "-x", "--numeric-owner", "-C", str(directory)], stdin=packing.stdout, check=True)
+        if packing.returncode != 0:
+            raise SystemExit("the root file system could not be copied")
+
     def unpack(self, archive: bytes, directory: str) -> None:
         target = f"{self.root}/{directory}"
         subprocess.run([*self._enter, "mkdir", "-p", target], check=True)
@@ -143,7 +155,16 @@ class BareRoot:
         variables += ["HOME=/root", "LANG=C.UTF-8", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]
         variables += ["DEBIAN_FRONTEND=noninteractive"]
         alone = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"] if phase.is_offline else []
-        inside = ["chroot", str(self.root), "env", "-i", *variables, "sh", "-euc", f"cd /{CLONE}\n{phase.command}"]
+        inside = [
+            "chroot",
+            str(self.root),
+            "env",
+            "-i",
+            *variables,
+            "sh",
+            "-euc",
+            f"cd /{phase.directory}\n{phase.command}",
+        ]
         with subprocess.Popen(
             [*self._enter, *alone, *inside],
             stdout=subprocess.PIPE,

@@ -95,6 +95,19 @@ PARTS: Final = (
         ),
     ),
     Part(
+        "packages",
+        (
+            "deploy",
+            "pyproject.toml",
+            "setup.py",
+            "tools/bare.py",
+            "tools/debian_package.py",
+            "tools/container_image.py",
+        ),
+        False,
+        (("tools.debian_package", "--check"), ("tools.container_image", "--check")),
+    ),
+    Part(
         "fresh",
         ("bmq", "tests/simulation", "tests/unit"),
         False,
