@@ -16,8 +16,7 @@ ALONE = $(BIN)/python -m tools.machine_lock "make $@"
 # What the installed package is made of besides its Python modules, which an editable install reads in place.
 PACKAGE := pyproject.toml setup.py $(wildcard bmq/hdfs/proto/*.proto) $(wildcard bmq/records/native/*.[ch])
 
-.PHONY: help run install plain tools jars check test campaign places durations steady stalls test-bare bench bench-hdfs bench-secure-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-security bench-queues bench-all config-page events-page dashboards conformance tools-table soak soak-cluster compaction etl plot simulate fresh mutants fuzz clean
-.PHONY: help run install plain tools jars check test campaign places durations steady stalls test-bare bench bench-hdfs bench-secure-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-security bench-queues bench-all config-page conformance tools-table soak soak-cluster compaction etl plot simulate fresh mutants fuzz deb image clean
+.PHONY: help run install plain tools jars check test campaign places durations steady stalls test-bare bench bench-hdfs bench-secure-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-security bench-queues bench-all config-page events-page dashboards conformance tools-table soak soak-cluster compaction etl plot simulate fresh mutants fuzz clean deb image
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
