@@ -9,12 +9,13 @@ import typer
 
 from bmq.cli.job import job
 from bmq.cli.kafka.options import DEFAULT_BOOTSTRAP, Bootstrap, settings_of
-from bmq.cli.rest_options import DEFAULT_URL, Rest
+from bmq.cli.rest_options import DEFAULT_URL, Rest, current_login, with_login
 
 spark_index_app = typer.Typer()
 
 
 @spark_index_app.command("index")
+@with_login
 def index_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the index, which the cluster has")],
     warehouse: Annotated[
@@ -32,9 +33,6 @@ def index_command(
     ],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     rest: Rest = DEFAULT_URL,
-    rest_config: Annotated[
-        str, typer.Option("--rest-config", metavar="FILE", help="How to log in there, as TOML [BMQ_REST_CONFIG]")
-    ] = "",
     source: Annotated[str, typer.Option("--source", metavar="FORMAT", help="Format of the stream")] = "kafka",
     options: Annotated[
         list[str] | None,
@@ -67,7 +65,6 @@ def index_command(
         *([] if max_offsets is None else ["--max-offsets-per-trigger", str(max_offsets)]),
         *([] if merge_every is None else ["--merge-every", str(merge_every)]),
         *(["--take-over"] if is_taken_over else []),
-        *(["--rest-config", rest_config] if rest_config else []),
     ]
     settings = settings_of(conf, "--conf")
     with job():
@@ -77,6 +74,6 @@ def index_command(
 
         receive_interrupts()
         open_session(f"bmq index {name}", master=master, conf=settings)
-        code = main(arguments)
+        code = main(arguments, current_login())
     sys.stdout.flush()
     raise typer.Exit(code)

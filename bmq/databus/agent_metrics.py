@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -13,8 +12,6 @@ from bmq.databus.doors.socket_door import SocketDoor
 from bmq.databus.intake import Intake
 from bmq.databus.lanes.lane_set import LaneSet
 from bmq.databus.spool.spool import SpoolBudget
-
-_PREFIX: Final = "bmq_databus"
 
 
 class AgentMetrics(Collector):
@@ -102,12 +99,12 @@ class AgentMetrics(Collector):
 
 
 def _counter(name: str, text: str, *labels: str) -> CounterMetricFamily:
-    return CounterMetricFamily(f"{_PREFIX}_{name}", text, labels=labels)
+    return CounterMetricFamily(f"bmq_databus_{name}", text, labels=labels)
 
 
 def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"{_PREFIX}_{name}", text, labels=labels)
+    return GaugeMetricFamily(f"bmq_databus_{name}", text, labels=labels)
 
 
 def _gauge_of(name: str, text: str, value: float) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"{_PREFIX}_{name}", text, value=value)
+    return GaugeMetricFamily(f"bmq_databus_{name}", text, value=value)

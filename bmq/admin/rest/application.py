@@ -4,7 +4,7 @@ to try out at /docs.
 
 from __future__ import annotations
 
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from bmq.admin.rest.authorization import Authorization, sees_problems
@@ -53,37 +53,7 @@ def rest_application(sources: RestSources, *, store_wait_s: float = STORE_WAIT_S
         redoc_url=None,
     )
 
-    @app.get(
-        HEALTH_PATH,
-        response_model_exclude_defaults=True,
-        responses={503: {"model": Health, "description": "Not yet, or not any more."}},
-    )
-    async def health(request: Request, response: Response) -> Health:
-        """200 once produces are accepted, 503 before and while stopping. What is wrong is named, with what to do, to who may
-        describe the cluster.
-        """
-        ready = sources.is_ready()
-        response.status_code = 200 if ready else 503
-        partitions = sources.partitions()
-        if not sees_problems(request.scope):
-            return Health(ready=ready)
-        return Health(
-            ready=ready,
-            problems=list(partitions.problems) if partitions else [],
-            why=[WhyView.model_validate(described(reason)) for reason in health_reasons(sources)],
-        )
-
-    @app.get(LIVE_PATH)
-    async def live() -> Live:
-        """200 as long as the process answers: one that does not should be started again."""
-        return Live(live=True)
-
-    @app.get("/metrics", include_in_schema=False)
-    async def metrics() -> Response:
-        """Prometheus text format."""
-        await sources.refresh_metrics()
-        return Response(generate_latest(sources.registry), media_type=CONTENT_TYPE_LATEST)
-
+    app.include_router(_probes(sources))
     app.include_router(console_pages())
     app.include_router(documentation_pages())
     app.include_router(cluster_pages(sources))
@@ -118,3 +88,41 @@ def rest_application(sources: RestSources, *, store_wait_s: float = STORE_WAIT_S
     )
     handle_problems(app)
     return app
+
+
+def _probes(sources: RestSources) -> APIRouter:
+    """What probes and Prometheus ask for."""
+    pages = APIRouter()
+
+    @pages.get(
+        HEALTH_PATH,
+        response_model_exclude_defaults=True,
+        responses={503: {"model": Health, "description": "Not yet, or not any more."}},
+    )
+    async def health(request: Request, response: Response) -> Health:
+        """200 once produces are accepted, 503 before and while stopping. What is wrong is named, with what to do, to who may
+        describe the cluster.
+        """
+        ready = sources.is_ready()
+        response.status_code = 200 if ready else 503
+        partitions = sources.partitions()
+        if not sees_problems(request.scope):
+            return Health(ready=ready)
+        return Health(
+            ready=ready,
+            problems=list(partitions.problems) if partitions else [],
+            why=[WhyView.model_validate(described(reason)) for reason in health_reasons(sources)],
+        )
+
+    @pages.get(LIVE_PATH)
+    async def live() -> Live:
+        """200 as long as the process answers: one that does not should be started again."""
+        return Live(live=True)
+
+    @pages.get("/metrics", include_in_schema=False)
+    async def metrics() -> Response:
+        """Prometheus text format."""
+        await sources.refresh_metrics()
+        return Response(generate_latest(sources.registry), media_type=CONTENT_TYPE_LATEST)
+
+    return pages
