@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-pytest.importorskip("confluent_kafka.schema_registry", exc_type=ImportError)
-
 from bmq.cli.commands import app
 from bmq.table_definitions.definition import TableDefinition
 from tests.unit.cli.rest_node import Node
