@@ -23,7 +23,9 @@ app = typer.Typer(
 )
 
 
-_WITHOUT_PROFILE: Final = frozenset({"standalone", "node", "dev", "profile", "completion", "man", "plan", None})
+_WITHOUT_PROFILE: Final = frozenset(
+    {"standalone", "node", "gateway", "dev", "profile", "completion", "man", "plan", None}
+)
 """Commands that connect to no cluster that a user chooses: a broken file of profiles must not keep a server from starting."""
 
 

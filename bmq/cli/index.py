@@ -18,7 +18,7 @@ from bmq.cli.cluster import AsJson, DryRun
 from bmq.cli.cluster_client import ClusterClient
 from bmq.cli.cluster_output import quoted, when_text
 from bmq.cli.index_output import print_answer, print_explanation
-from bmq.cli.kafka.options import DEFAULT_BOOTSTRAP, Bootstrap, KafkaSettings, kafka_settings, settings_of
+from bmq.cli.kafka.options import DEFAULT_BOOTSTRAP, Bootstrap, KafkaSettings, cluster_settings, settings_of
 from bmq.cli.rest_options import DEFAULT_URL, Rest, current_login, with_login
 from bmq.cli.table_file import read_definition
 from bmq.cli.terminal import add_row, print_json, print_table
@@ -173,9 +173,7 @@ def query_command(
         if is_local:
             stored = client.get(f"/v1/tables/{quoted(name)}")
             limits = _limits(timeout_s, file_mib, tail_mib, memory_mib)
-            answer = _local_answer(
-                stored, form, warehouse, {**kafka_settings(kafka), "bootstrap.servers": bootstrap}, limits
-            )
+            answer = _local_answer(stored, form, warehouse, cluster_settings(bootstrap, kafka), limits)
         else:
             answer = client.change("POST", f"/v1/indexes/{quoted(name)}/query", form)
     if as_json:
@@ -228,7 +226,7 @@ def serve_command(
         host=host.strip("[]"),
         port=int(port),
         warehouse=warehouse,
-        kafka={**kafka_settings(kafka), "bootstrap.servers": bootstrap},
+        kafka=cluster_settings(bootstrap, kafka),
         token_file=token_file,
         queries_max=queries_max,
         waiting_max=waiting_max,

@@ -20,6 +20,7 @@ from bmq.server.client_access import rest_access
 from bmq.server.node import NodeServer
 from bmq.server.own_health import own_health
 from bmq.server.process import rest_pages
+from bmq.server.rest_requests import why_no_requests
 from bmq.server.setting_checks import is_any_address
 from bmq.server.settings import Settings, split_address
 
@@ -52,6 +53,7 @@ class NodeRest:
             lambda: server.controller, driver, clock, rng, OperationsConfig(roles=settings.scale.roles)
         )
         index_queries = IndexQueries(settings.index_service)
+        access = rest_access(settings, lambda: server.image)
         sources = RestSources(
             lambda: server.is_serving,
             lambda: server.image,
@@ -76,9 +78,10 @@ class NodeRest:
             kafka=lambda: server.kafka_requests,
             health=lambda: own_health(lambda: server, store, errors, clock),
             refresh_metrics=server.refresh_metrics,
-            access=rest_access(settings, lambda: server.image),
+            access=access,
             scheme=scheme,
             index_queries=lambda: index_queries,
+            why_no_requests=why_no_requests(settings, has_authorizer=access.is_on),
         )
         self.pages = rest_pages(sources)
 

@@ -37,6 +37,7 @@ from bmq.server.live_summary import live_summary
 from bmq.server.logs import configure_logs
 from bmq.server.own_health import own_health
 from bmq.server.rest_pages import Application, RestPages
+from bmq.server.rest_requests import why_no_requests
 from bmq.server.scheduling import run_in_batches
 from bmq.server.setting_checks import misspelt_variables
 from bmq.server.settings import Settings, require_usable_addresses, split_address
@@ -159,6 +160,7 @@ async def _serve(settings: Settings, levels: LogLevels, errors: LoggedErrors) ->
         access=access,
         scheme=rest.scheme,
         index_queries=lambda: index_queries,
+        why_no_requests=why_no_requests(settings, has_authorizer=access.is_on),
     )
     pages = rest_pages(sources)
     try:

@@ -49,6 +49,7 @@ class RestSources:
     this process knows of itself. `refresh_metrics`: what has to be asked before a scrape. `access`: what clients may do;
     `principal_of`: who sent a request. `channel_watch` is told each new image of this process.
     `scheme`: of this process's REST address, and of all others of the cluster. `index_queries`: forwards queries on indexes.
+    `why_no_requests`: why Kafka requests of REST's clients are refused; empty: they are not.
     """
 
     is_ready: Callable[[], bool]
@@ -78,3 +79,4 @@ class RestSources:
     scheme: str = "http"
     channel_watch: Callable[[], ChannelWatch] = ChannelWatch
     index_queries: Callable[[], IndexQueries | None] = lambda: None
+    why_no_requests: str = ""

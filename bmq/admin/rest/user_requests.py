@@ -86,7 +86,9 @@ class UserRequests:
 
 
 def user_requests(sources: RestSources, request: Request) -> UserRequests:
-    """Raises ProblemError while this node does not serve."""
+    """Raises ProblemError while this node does not serve, and where nobody logs in though Kafka's clients have to."""
+    if sources.why_no_requests:
+        raise ProblemError(403, sources.why_no_requests)
     kafka = sources.kafka()
     if kafka is None:
         raise ProblemError(503, "this node does not serve yet; ask again in a moment")

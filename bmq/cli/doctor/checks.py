@@ -39,6 +39,6 @@ async def _bounded(check: Check) -> Sequence[Finding]:
                 "look for what hangs: a name server, a disk, a NameNode or a node; then run the command again",
             )
         ]
-    except (BmqError, OSError, httpx.HTTPError, ValueError) as failure:
+    except (BmqError, OSError, httpx.HTTPError, ValueError, OverflowError, TypeError, LookupError) as failure:
         text = str(failure) or type(failure).__name__
         return [error(check.name, f"the check failed: {text}", "repair what the sentence names; then run it again")]

@@ -104,7 +104,7 @@ class Examination:
         self._open_store = open_store
         self._cluster = SeenCluster()
         self._is_running = False
-        self._why_no_appends = "" if subject.has_append_probe else "left out by --no-append"
+        self._why_no_appends = "" if subject.has_append_probe else "they are left out here"
         self._store_seen = StoreSeen(appends.AppendProbe(skipped="the store is a local directory"))
 
     async def findings(self) -> list[Finding]:

@@ -17,7 +17,7 @@ from bmq.cli.doctor.examination import Examination
 from bmq.cli.doctor.finding import error
 from bmq.cli.setting_options import shown_settings
 from bmq.cli.support_bundle import machine_facts
-from bmq.cli.support_bundle.archive import Archive
+from bmq.cli.support_bundle.archive import Archive, NoBundle
 from bmq.cli.support_bundle.redaction import secrets_of_settings, secrets_of_variables
 from bmq.cli.support_bundle.rest_pages import RestPages
 from bmq.rest_client.login import SECRET_BYTES_MAX, RestLogin
@@ -116,5 +116,9 @@ async def _bounded(archive: Archive, name: str, limit_s: float, work: Callable[[
             await work()
     except TimeoutError:
         archive.note_missing(name, f"it was not there within {limit_s:g} s")
+    except NoBundle:
+        raise
     except OSError as failed:
         archive.note_missing(name, f"it cannot be read: {failed.strerror or failed}")
+    except Exception as failed:  # noqa: BLE001 one part that fails must not cost the others
+        archive.note_missing(name, f"it failed: {failed or type(failed).__name__}")

@@ -59,7 +59,8 @@ def support_bundle(
     except BadSettings as error:
         wrong = str(error)
     else:
-        subject = Subject(settings=loaded.settings, rest=rest, login=login)
+        # A bundle writes nothing to the store of a cluster in trouble; `bmq doctor` measures appends.
+        subject = Subject(settings=loaded.settings, rest=rest, login=login, has_append_probe=False)
         url = subject.rest_url
         examination = Examination(subject, Machine(), SystemRandom(), cluster_client.TRANSPORT)
     url = url if "://" in url else f"http://{url}"

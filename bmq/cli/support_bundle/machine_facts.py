@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import resource
@@ -62,8 +63,17 @@ def environment(variables: Mapping[str, str], root: Path = Path("/")) -> dict[st
         "user": os.geteuid(),
         "limits": limits,
         "files": {name: text for name in _SYSTEM_FILES if (text := text_of(root / name)) is not None},
-        "variables": {name: value for name, value in sorted(variables.items()) if name.startswith(prefixes)},
+        "variables": {name: _opened(value) for name, value in sorted(variables.items()) if name.startswith(prefixes)},
     }
+
+
+def _opened(value: str) -> Any:
+    """A JSON object as one, so that the names in it show which of its values are secret."""
+    try:
+        found = json.loads(value) if value.lstrip().startswith("{") else value
+    except (ValueError, RecursionError):
+        return value
+    return found
 
 
 def processes(root: Path = Path("/")) -> list[dict[str, Any]]:

@@ -23,6 +23,9 @@ _NAME: Final = (
     r"[A-Za-z0-9_.\-]*(?:jaas\.config|password|passwd|secret|token|api[-_]?key|keystore\.key)[A-Za-z0-9_.\-]*"
 )
 _QUOTED: Final = re.compile(rf"""(?i)((["'])(?:{_NAME})\2\s*[:=]\s*)(["'])((?:\\.|(?!\3)[^\\])*)\3""")
+_QUOTED_IN_JSON: Final = re.compile(rf"""(?i)((\\+")(?:{_NAME})\2\s*[:=]\s*)(\\+")(.*?)\3""")
+_ASSIGNED_IN_JSON: Final = re.compile(rf"""(?i)(?<![A-Za-z0-9_.\-])({_NAME}\s*=\s*)(\\+")(.*?)\2""")
+"""What a text of JSON has that is a value in another one: its quotes are escaped."""
 _ASSIGNED: Final = re.compile(
     rf"""(?i)(?<![A-Za-z0-9_.\-])({_NAME}\s*=\s*)(?:"((?:\\.|[^"\\])*)"|'([^']*)'|[^\s"'&;,]+)"""
 )
@@ -46,6 +49,8 @@ class Redactor:
         text = _HEADER.sub(rf"\1\2 {HIDDEN}", text)
         text = _BEARER.sub(rf"\1 {HIDDEN}", text)
         text = _USER_INFO.sub(rf"\1{HIDDEN}@", text)
+        text = _QUOTED_IN_JSON.sub(lambda found: f"{found[1]}{found[3]}{HIDDEN}{found[3]}", text)
+        text = _ASSIGNED_IN_JSON.sub(lambda found: f"{found[1]}{HIDDEN}", text)
         text = _QUOTED.sub(rf"\1\3{HIDDEN}\3", text)
         text = _JAAS_USER.sub(rf"\1{HIDDEN}", text)
         return _ASSIGNED.sub(rf"\1{HIDDEN}", text)

@@ -6,7 +6,7 @@ out the effects in the order in which they are returned.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -87,12 +87,13 @@ class TableJobs:
         """Whether a job lives."""
         return any(job.phase in _ALIVE for job in self._jobs.values())
 
-    def listed(self, wanted: Mapping[str, WantedTable], now_s: float) -> list[Effect]:
-        """The cluster has these tables now."""
+    def listed(self, wanted: Mapping[str, WantedTable], now_s: float, unreadable: Collection[str] = ()) -> list[Effect]:
+        """The cluster has these tables now. `unreadable`: and these, whose definitions the node that was asked cannot read."""
         if self._is_stopping:
             return []
         effects: list[Effect] = []
-        for name in [name for name, job in self._jobs.items() if name not in wanted and not job.is_dropped]:
+        there = {*wanted, *unreadable}
+        for name in [name for name, job in self._jobs.items() if name not in there and not job.is_dropped]:
             effects += self._dropped(self._jobs[name], now_s)
         for name, table in wanted.items():
             job = self._jobs.get(name)

@@ -199,7 +199,7 @@ class TableSupervisor:
             case _Listed(listing):
                 self._is_silent = False
                 self._tell_unreadable(listing.unreadable)
-                return self._jobs.listed(listing.tables, now_s)
+                return self._jobs.listed(listing.tables, now_s, listing.unreadable)
             case _Silent(sentence):
                 if not self._is_silent:
                     self._show.trouble(sentence)

@@ -44,6 +44,14 @@ def test_known_secrets_are_found_as_they_are_in_json_and_escaped() -> None:
     assert redactor.text("nothing here") == "nothing here"
 
 
+def test_json_in_json_keeps_no_secret() -> None:
+    settings = {"listener.name.x.ssl.key.password": "geheim", "jaas": 'PlainLoginModule required password="ge heim";'}
+    for text in (json.dumps(json.dumps(settings)), json.dumps({"line": json.dumps(json.dumps(settings))})):
+        hidden = Redactor().text(text)
+        assert HIDDEN in hidden
+        assert "geheim" not in hidden and "ge heim" not in hidden, hidden
+
+
 def test_a_short_secret_is_blanked_as_a_word_alone() -> None:
     assert Redactor(["abc"]).text("abc abcd x=abc") == f"{HIDDEN} abcd x={HIDDEN}"
 

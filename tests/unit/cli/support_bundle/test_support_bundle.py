@@ -18,6 +18,7 @@ from typer.testing import CliRunner, Result
 from bmq.cli import cluster_client
 from bmq.cli.commands import app
 from bmq.cli.doctor.finding import Finding, Verdict
+from bmq.cli.support_bundle import machine_facts
 from bmq.cli.support_bundle.archive import CONTENTS, Archive, NoBundle
 from bmq.cli.support_bundle.machine_facts import tail
 from tests.unit.cli.doctor.machines import FakeNodes
@@ -160,6 +161,18 @@ def test_wrong_settings_are_told_and_the_rest_is_there(place: Path, monkeypatch:
     assert "node_id" in bundle.contents["missing"]["settings.json"]
     assert bundle.document("doctor.json")["exit_code"] == 2
     assert "versions.json" in bundle.files
+
+
+def test_a_part_that_fails_costs_no_other(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> dict[str, str]:
+        raise LookupError("no such distribution")
+
+    monkeypatch.setattr(machine_facts, "versions", fail)
+    answered(monkeypatch, FakeNodes({"b1": "0.1.0"}))
+    assert run("--out", "b.tar.gz", *LOGIN).exit_code == 0
+    bundle = Bundle(place / "b.tar.gz")
+    assert "no such distribution" in bundle.contents["missing"]["versions.json"]
+    assert "environment.json" in bundle.files
 
 
 def test_a_file_that_is_there_is_not_overwritten(place: Path) -> None:

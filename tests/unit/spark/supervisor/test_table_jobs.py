@@ -48,6 +48,12 @@ def test_a_table_is_started_and_runs() -> None:
     assert jobs.alive("a", 1, 6) == [] == jobs.listed(of(A), 7)
 
 
+def test_a_table_that_the_node_cannot_read_keeps_its_job() -> None:
+    jobs = running(A, B)
+    assert orders(jobs.listed(of(B), 1, unreadable={"a"})) == []
+    assert orders(jobs.listed(of(B), 2)) != []
+
+
 def test_so_many_start_at_a_time() -> None:
     jobs = TableJobs(LIMITS)
     assert orders(jobs.listed(of(A, B, C), 0)) == [Start(A, 1), Start(B, 2)]

@@ -21,13 +21,17 @@ def test_a_job_that_runs_is_stopped() -> None:
     stopped = threading.Event()
     killed: list[str] = []
     watch = ParentWatch(reading)
-    watch.kill = lambda: killed.append("killed")  # type: ignore[method-assign]
+
+    def kill() -> None:
+        killed.append("killed")
+
+    watch.kill = kill  # type: ignore[method-assign]
     watch.stop_by(stopped.set)
     watch.start()
     os.write(writing, b"anything")
     os.close(writing)
     assert stopped.wait(WAIT_S)
-    (timer,) = [each for each in threading.enumerate() if isinstance(each, threading.Timer)]
+    (timer,) = [each for each in threading.enumerate() if isinstance(each, threading.Timer) and each.function is kill]
     timer.cancel()
     timer.join()
     os.close(reading)
