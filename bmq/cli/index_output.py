@@ -52,6 +52,8 @@ def completeness_lines(answer: Any) -> list[str]:
     ]
     if len(behind) > _PARTITIONS_SHOWN_MAX:
         lines.append(f"and {len(behind) - _PARTITIONS_SHOWN_MAX} more partitions are not complete")
+    if answer["tail"]["misfits"]:
+        lines.append(f"{answer['tail']['misfits']} records that are not indexed yet do not fit the index's fields")
     if answer["gone"]:
         lines.append(f"{answer['gone']} records that matched were compacted away")
     return lines

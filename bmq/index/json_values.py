@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -20,6 +20,9 @@ from bmq.table_definitions.column_types import precision_and_scale
 from bmq.table_definitions.definition import TableField, TimeUnit
 
 NESTED_MAX: Final = 200
+_SHOWN_MAX: Final = 100
+_CONTEXT: Final = Context(prec=100)
+"""Python's own context has 28 digits."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PER_SECOND: Final = {TimeUnit.SECONDS: 1, TimeUnit.MILLISECONDS: 1_000, TimeUnit.MICROSECONDS: 1_000_000}
 _SECONDS_MIN: Final = -62_135_596_800
@@ -98,10 +101,10 @@ def from_json(field: TableField, found: Any) -> Value | None:
         return None
     try:
         value = _converted(field, found)
-    except (ValueError, OverflowError, InvalidOperation, KeyError):
+    except (ValueError, OverflowError, InvalidOperation, KeyError, OSError):  # OSError: a zone's name is a directory
         value = None
     if value is None:
-        raise DoesNotFit(f"field {field.name}: {written(found)[:100]} is no {field.type}")
+        raise DoesNotFit(f"field {field.name}: {_shown(found)} is no {field.type}")
     return value
 
 
@@ -116,6 +119,13 @@ def moment_of(number: int, unit: TimeUnit) -> datetime | None:
 def written(found: Any) -> str:
     """The text of a value in a string column: a string is itself, others are as Jackson writes them for Spark."""
     return found if isinstance(found, str) and not isinstance(found, Number) else _written(found, 0)
+
+
+def _shown(found: Any) -> str:
+    try:
+        return written(found)[:_SHOWN_MAX]
+    except ValueError:
+        return "a value that is too large"
 
 
 def _written(found: Any, depth: int) -> str:
@@ -211,8 +221,8 @@ def _decimal(found: str, precision: int, scale: int) -> Decimal | None:
         return None
     if number.adjusted() < -precision - scale - 1:
         return Decimal(0).scaleb(-scale)
-    placed = number.quantize(Decimal(1).scaleb(-scale), rounding=ROUND_HALF_UP)
-    return placed if abs(placed) < Decimal(10) ** (precision - scale) else None
+    placed = number.quantize(Decimal(1).scaleb(-scale), rounding=ROUND_HALF_UP, context=_CONTEXT)
+    return placed if placed.copy_abs() < Decimal(10) ** (precision - scale) else None
 
 
 def _moment(text: str) -> datetime | None:

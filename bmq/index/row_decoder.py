@@ -7,11 +7,10 @@ row, and are counted. Libraries read Avro and Protobuf as they do for the job. t
 from __future__ import annotations
 
 import io
-import json
 import struct
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
 from functools import partial
 from typing import Any, Final
 
@@ -29,6 +28,9 @@ from bmq.table_definitions.index_layout import TIMESTAMP_COLUMN
 
 _MAGIC: Final = struct.Struct(">bI")
 _BARE: Final = -1
+_CONTEXT: Final = Context(prec=100)
+"""Python's own context has 28 digits."""
+_READ_LOGICAL_TYPES: Final = ("decimal", "date", "timestamp-", "local-timestamp-")
 _MICROSECOND: Final = timedelta(microseconds=1)
 _ReadValues = Callable[[bytes], Sequence[Any]]
 """A record's value into the contents of the definition's fields from the value. Raises DoesNotFit."""
@@ -52,7 +54,8 @@ class TailRows:
     def take(self, record: LogRecord) -> None:
         try:
             values = self._row(record)
-        except DoesNotFit:
+        except (DoesNotFit, ValueError, TypeError, ArithmeticError, OSError):
+            # A value that nobody thought of is one record without a row, not the end of every query.
             self.misfits += 1
             return
         own = (record.partition, record.offset, _moment(record.timestamp_ms))
@@ -73,7 +76,7 @@ class TailRows:
         row = []
         for field in self._fields:
             value = next(found) if field.source is Source.VALUE else self._of_record(field, record)
-            if field.type == "string" and isinstance(value, bytes):
+            if field.type == "string":
                 value = _text(field, value)
             if field.required and value is None:
                 raise DoesNotFit(f"field {field.name} is missing")
@@ -102,14 +105,18 @@ def _reader(definition: TableDefinition, fields: Sequence[TableField]) -> _ReadV
         case Format.RAW:
             return lambda value: [value] * len(fields)
         case Format.JSON:
-            return partial(_json, fields)
+            return partial(_json, fields, definition.has_framed_json)
         case Format.AVRO:
             return _avro_reader(definition, fields)
         case Format.PROTOBUF:
             return _protobuf_reader(definition, fields)
 
 
-def _json(fields: Sequence[TableField], value: bytes) -> list[Value | None]:
+def _json(fields: Sequence[TableField], is_framed: bool, value: bytes) -> list[Value | None]:
+    if is_framed:
+        if len(value) < _MAGIC.size or value[0] != 0:
+            raise DoesNotFit("the value has no schema id before its JSON")
+        value = value[_MAGIC.size :]
     root = json_object(value)
     return [from_json(field, at_path(root, field.steps)) for field in fields]
 
@@ -121,7 +128,7 @@ def _avro_reader(definition: TableDefinition, fields: Sequence[TableField]) -> _
     assert definition.avro is not None
     by_id = definition.avro.by_id
     schemas = {
-        number: (parse_schema(json.loads(json.dumps(schema))), _logical_types(schema, fields))
+        number: (parse_schema(_without_unread_types(schema)), _logical_types(schema, fields))
         for number, schema in (by_id or {_BARE: definition.avro.writer_schema}).items()
     }
 
@@ -145,6 +152,19 @@ def _avro_reader(definition: TableDefinition, fields: Sequence[TableField]) -> _
         ]
 
     return read
+
+
+def _without_unread_types(schema: Any) -> Any:
+    """A copy without logical types that a column has no type for (uuid, time-millis): the library would convert their values."""
+    if isinstance(schema, list):
+        return [_without_unread_types(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: _without_unread_types(each)
+        for name, each in schema.items()
+        if name != "logicalType" or (isinstance(each, str) and each.startswith(_READ_LOGICAL_TYPES))
+    }
 
 
 def _logical_types(schema: Any, fields: Sequence[TableField]) -> list[str | None]:
@@ -195,8 +215,8 @@ def _typed(field: TableField, found: Any) -> Value | None:
         return moment
     digits = precision_and_scale(field.type)
     if digits is not None:
-        placed = Decimal(found).quantize(Decimal(1).scaleb(-digits[1]))
-        if abs(placed) >= Decimal(10) ** (digits[0] - digits[1]):
+        placed = Decimal(found).quantize(Decimal(1).scaleb(-digits[1]), context=_CONTEXT)
+        if placed.copy_abs() >= Decimal(10) ** (digits[0] - digits[1]):
             raise DoesNotFit(f"field {field.name}: {found} is no {field.type}")
         return placed
     if field.type in ("float", "double"):
@@ -205,7 +225,12 @@ def _typed(field: TableField, found: Any) -> Value | None:
     return value
 
 
-def _text(field: TableField, value: bytes) -> str:
+def _text(field: TableField, value: Any) -> Any:
+    """Text as UTF-8 can have it: a lone surrogate becomes a question mark, as in Java. Raises DoesNotFit."""
+    if isinstance(value, str) and not value.isascii():
+        return value.encode("utf-8", "replace").decode()
+    if not isinstance(value, bytes):
+        return value
     try:
         return value.decode()
     except UnicodeDecodeError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import math
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -20,6 +20,8 @@ from bmq.table_definitions.column_types import precision_and_scale
 Value: TypeAlias = bool | int | float | Decimal | date | datetime | str | bytes
 VALUE_CHARACTERS_MAX: Final = 64 * 1024
 _SHOWN_MAX: Final = 60
+_CONTEXT: Final = Context(prec=100)
+"""Python's own context has 28 digits."""
 _INT_BITS: Final = {"int": 31, "long": 63}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS_MIN: Final = -62_135_596_800_000
@@ -155,8 +157,8 @@ def _decimal(given: object, precision: int, scale: int) -> Decimal | None:
     number = Decimal(str(given))
     if not number.is_finite() or abs(number.adjusted()) > precision + scale + 1:
         return Decimal(0).scaleb(-scale) if number == 0 else None
-    placed = number.quantize(Decimal(1).scaleb(-scale))
-    return placed if placed == number and abs(placed) < Decimal(10) ** (precision - scale) else None
+    placed = number.quantize(Decimal(1).scaleb(-scale), context=_CONTEXT)
+    return placed if placed == number and placed.copy_abs() < Decimal(10) ** (precision - scale) else None
 
 
 def _time(given: object) -> datetime:

@@ -29,4 +29,6 @@ def index_identity(definition: TableDefinition) -> str:
         ],
         "index": definition.index.model_dump(mode="json", exclude={"retention_ms"}),
     }
+    if definition.has_framed_json:
+        form["json_framing"] = "registry"
     return hashlib.sha256(json.dumps(form, sort_keys=True).encode()).hexdigest()[:_CHARACTERS]

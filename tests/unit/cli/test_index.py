@@ -40,6 +40,7 @@ ANSWER = {
     ],
     "continuation": "abc",
     "gone": 2,
+    "tail": {"records": 15, "bytes": 9000, "misfits": 3},
     "elapsed_ms": 12,
     "explanation": ["where customer = c3", "reads nothing"],
 }
@@ -129,10 +130,12 @@ def test_an_answer_is_a_table_and_says_how_complete_it_is(asked: list[Any]) -> N
     assert result.stderr.splitlines() == [
         "1 row in 12 ms",
         "partition 1 is complete up to offset 20 of 900: the rest is not indexed yet, and was too much to read now",
+        "3 records that are not indexed yet do not fit the index's fields",
         "2 records that matched were compacted away",
         "there are more; the next ones: --continue abc",
     ]
     complete = {**ANSWER, "rows": [], "partitions": ANSWER["partitions"][:1], "gone": 0}  # type: ignore[index]
+    complete["tail"] = {"records": 4, "bytes": 2000, "misfits": 0}
     assert completeness_lines(complete) == ["0 rows in 12 ms", "complete up to the ends of all 1 partitions"]
     assert bmq("query", "i", "--explain").stdout == "where customer = c3\nreads nothing\n"
 

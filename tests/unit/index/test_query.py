@@ -44,6 +44,8 @@ def selected(**form: Any) -> Selection:
         ("1.50", "decimal(10,2)", Decimal("1.50")),
         (7, "decimal(10,2)", Decimal("7.00")),
         (0, "decimal(2,2)", Decimal("0.00")),
+        ("9" * 38, "decimal(38,0)", Decimal("9" * 38)),
+        ("-" + "9" * 28 + "." + "1" * 10, "decimal(38,10)", Decimal("-" + "9" * 28 + "." + "1" * 10)),
         ("2026-11-24", "date", date(2026, 11, 24)),
         ("2026-11-24T10:00:00+02:00", "timestamp", datetime(2026, 11, 24, 8, tzinfo=UTC)),
         ("2026-11-24T10:00:00", "timestamp", datetime(2026, 11, 24, 10, tzinfo=UTC)),

@@ -64,6 +64,10 @@ def decoded(definition: TableDefinition, value: bytes | None, **record: Any) -> 
         ("string", '{"a": [1, 2.50,"x}",null], "a": true }', '{"a":[1,2.5,"x}",null],"a":true}'),
         ("string", "[ ]", "[]"),
         ("string", '["\\ud83d\\ude00<>&"]', '["\\uD83D\\uDE00<>&"]'),
+        ("string", '"a\\ud800b"', "a?b"),
+        ("string", '["\\udfff"]', '["?"]'),
+        ("decimal(38,0)", "9" * 38, Decimal("9" * 38)),
+        ("decimal(38,10)", f"-{'9' * 28}.{'1' * 10}4", Decimal(f"-{'9' * 28}.{'1' * 10}")),
         ("decimal(5,2)", '"1e1"', Decimal("10.00")),
         ("decimal(5,2)", '"1,00"', Decimal("100.00")),
         ("binary", '"AAE="', b"\0\1"),
@@ -105,6 +109,12 @@ def test_json_values(column_type: str, text: str, expected: object) -> None:
         ("timestamp", b'{"x":"10:00"}'),
         ("timestamp", b'{"x":"2026-13-01"}'),
         ("timestamp", b'{"x":"2026-11-24 10:00:00 Nowhere/Land"}'),
+        ("timestamp", b'{"x":"2026-11-24 10:00:00 America/Indiana"}'),
+        ("long", b'{"x":' + b"1" * 5_000 + b"}"),
+        ("string", b'{"x":' + b"1" * 5_000 + b"}"),
+        ("string", b'{"x":' + b"[" * 250 + b"]" * 250 + b"}"),
+        ("long", b'{"x":' + b"[" * 250 + b"]" * 250 + b"}"),
+        ("decimal(38,0)", b'{"x":1' + b"0" * 38 + b"}"),
         ("date", b'{"x":20261124}'),
         ("binary", b'{"x":"%"}'),
         ("string", b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"),
@@ -120,6 +130,24 @@ def test_the_text_of_an_object_within_objects() -> None:
     row = decoded(definition, value)
     assert row is not None
     assert row["x"] == '{"c":[1,2]}'
+
+
+def test_json_with_the_id_of_its_schema_before_it() -> None:
+    definition = made("json", [{"name": "x", "type": "long"}], json_framing="registry")
+    row = decoded(definition, b"\0\0\0\0\x11" + b'{"x":1}')
+    assert row is not None
+    assert row["x"] == 1
+    for value in (b'{"x":1}', b"\0\0\0\0", b"", b"\0\0\0\0\x11"):
+        assert decoded(definition, value) is None, value
+    assert decoded(made("json", [{"name": "x", "type": "long"}]), b"\0\0\0\0\x11" + b'{"x":1}') is None
+
+
+def test_a_record_that_no_one_thought_of_is_a_misfit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("a fault")
+
+    monkeypatch.setattr("bmq.index.row_decoder.from_json", fail)
+    assert decoded(made("json", [{"name": "x", "type": "long"}]), b'{"x":1}') is None
 
 
 def test_paths_and_required_fields() -> None:
@@ -213,6 +241,39 @@ def test_avro_values(has_id: bool) -> None:
     assert decoded(definition, frame + b"\xff\xff") is None
     assert decoded(definition, b"\0\0\0\0\x12" + avro(ORDER)) is None if has_id else True
     assert decoded(definition, b"") is None
+
+
+def test_avro_values_of_logical_types_that_columns_do_not_have() -> None:
+    kinds = {"id": ("string", "uuid"), "ms": ("int", "time-millis"), "us": ("long", "time-micros")}
+    schema = {
+        "type": "record",
+        "name": "R",
+        "fields": [
+            {"name": name, "type": ["null", {"type": kind, "logicalType": logical}]}
+            for name, (kind, logical) in kinds.items()
+        ],
+    }
+    fields = [{"name": name, "type": kind} for name, (kind, _) in kinds.items()]
+    values = {"id": "6f6c4f5e-0000-4000-8000-000000000001", "ms": 1_500, "us": 1_500_000}
+    plain = [{"name": name, "type": ["null", kind]} for name, (kind, _) in kinds.items()]
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema({**schema, "fields": plain}), values)
+    row = decoded(made("avro", fields, avro={"writer_schema": schema}), out.getvalue())
+    assert row is not None
+    assert {name: row[name] for name in values} == values
+
+
+def test_avro_decimals_of_many_digits() -> None:
+    kind = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 4}
+    schema = {"type": "record", "name": "R", "fields": [{"name": "x", "type": kind}]}
+    number = Decimal("9" * 34 + ".9999")
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(json.dumps(schema))), {"x": number})
+    row = decoded(
+        made("avro", [{"name": "x", "type": "decimal(38,4)"}], avro={"writer_schema": schema}), out.getvalue()
+    )
+    assert row is not None
+    assert row["x"] == number
 
 
 # --- Protobuf

@@ -103,6 +103,7 @@ def test_the_identity_tells_an_index_from_a_former_one_of_its_name() -> None:
         made(keys(("id", "range"))),
         made({**index, "every": "day"}),
         made(index, topic="others"),
+        made(index, json_framing="registry"),
         made(index, fields=[*FIELDS, {"name": "note", "type": "string"}]),
         made(index, fields=[{"name": "id", "type": "long", "path": "other"}, *FIELDS[1:]]),
     ]
