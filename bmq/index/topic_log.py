@@ -85,8 +85,8 @@ class TopicLog:
     ) -> Tail:
         """Read ranges of offsets; `take` gets each record, in order within a partition.
 
-        Ends early when `bytes_max` bytes of keys and values were read, or at `deadline_s` (of time.monotonic): then `reached` is
-        below the end of some range. Raises SourceAway: nobody answers.
+        Ends early when `bytes_max` bytes were read (`scanned_bytes`), or at `deadline_s` (of time.monotonic): then `reached`
+        is below the end of some range. Raises SourceAway: nobody answers.
         """
         reached = {partition: start for partition, (start, _) in ranges.items()}
         records = size = 0
@@ -104,7 +104,7 @@ class TopicLog:
                     record = record_of(message)
                     take(record)
                     records += 1
-                    size += len(record.key or b"") + len(record.value or b"")
+                    size += record.scanned_bytes
                     reached[partition] = offset + 1
                 else:
                     reached[partition] = end

@@ -8,7 +8,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
+
+RECORD_BYTES: Final = 256
+"""What a record takes beside its key, its value and its headers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,12 @@ class LogRecord:
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
 
+    @property
+    def scanned_bytes(self) -> int:
+        """What it counts for in a scan."""
+        headers = sum(len(name) + len(value or b"") for name, value in self.headers)
+        return RECORD_BYTES + len(self.key or b"") + len(self.value or b"") + headers
+
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
@@ -34,7 +43,7 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What `scan` came to. `reached`: by partition the first offset that was not read."""
+    """What `scan` came to. `reached`: by partition the first offset that was not read. `bytes`: `scanned_bytes` of all."""
 
     reached: Mapping[int, int]
     records: int

@@ -55,7 +55,7 @@ class IndexedTopic:
                 if (partition, record.offset) not in self.compacted:
                     take(record)
                     records += 1
-                    size += len(record.key or b"") + len(record.value or b"")
+                    size += record.scanned_bytes
                 reached[partition] = record.offset + 1
         return Tail(reached, records, size)
 
