@@ -92,7 +92,7 @@ class QueryEngine:
             known = continuation_of(query.continuation, selection, str(stored.table_id))
         topic = self._topic_state(stored)
         state = self._files.state(stored)
-        planned = self._files.plan(state, selection, self._limits.file_bytes_max)
+        planned = self._files.plan(state, selection, self._limits.file_bytes_max, deadline_s=deadline_s)
         partitions = partition_states(topic.log_starts, topic.ends, state.offsets)
         pinned = None if known is None else known.ends
         ranges = tail_ranges(partitions, pinned)

@@ -7,8 +7,9 @@ change, so the last one that was read is kept.
 from __future__ import annotations
 
 import base64
+import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -63,8 +64,9 @@ class IndexState:
 class IndexFiles:
     """The tables of a warehouse. One per thread."""
 
-    def __init__(self, warehouse: str) -> None:
-        """`warehouse`: hdfs://NAMENODE:PORT/DIR, file:/DIR or /DIR, as the job was given it."""
+    def __init__(self, warehouse: str, *, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        """`warehouse`: hdfs://NAMENODE:PORT/DIR, file:/DIR or /DIR, as the job was given it. `monotonic_s`: the clock."""
+        self._monotonic_s = monotonic_s
         self.warehouse = warehouse.rstrip("/")
         self._properties: dict[str, str] = {}
         if is_hdfs(warehouse):
@@ -98,8 +100,11 @@ class IndexFiles:
             )
         return IndexState(table, offsets.next_offsets)
 
-    def plan(self, state: IndexState, selection: Selection, bytes_max: int) -> PlannedFiles:
-        """The files that a selection needs. Raises QueryTooWide with the estimate, SourceAway."""
+    def plan(self, state: IndexState, selection: Selection, bytes_max: int, *, deadline_s: float) -> PlannedFiles:
+        """The files that a selection needs. Raises QueryTooWide with the estimate, SourceAway.
+
+        The estimate of the manifests stands if that of the footers is not there at `deadline_s`.
+        """
         table = state.table
         if table is None or table.current_snapshot() is None:
             return PlannedFiles((), frozenset(), Estimate(0, 0, 0, 0))
@@ -123,7 +128,7 @@ class IndexFiles:
         size = sum(bytes_of(task.file.column_sizes, needed, task.file.file_size_in_bytes) for task in tasks)
         rows = sum(task.file.record_count for task in tasks)
         if size > bytes_max and len(tasks) <= FOOTERS_MAX:
-            rows, size = self._by_footers(table, tasks, selection)
+            rows, size = self._by_footers(table, tasks, selection, deadline_s) or (rows, size)
         if size > bytes_max:
             raise QueryTooWide(
                 f"the query is too wide: it would read about {size} bytes ({rows} rows) of {len(tasks)} of {total} files, and "
@@ -135,12 +140,16 @@ class IndexFiles:
             Estimate(len(tasks), total, rows, size),
         )
 
-    def _by_footers(self, table: StaticTable, tasks: list[FileScanTask], selection: Selection) -> tuple[int, int]:
-        """Rows and bytes of the row groups that may have a match."""
+    def _by_footers(
+        self, table: StaticTable, tasks: list[FileScanTask], selection: Selection, deadline_s: float
+    ) -> tuple[int, int] | None:
+        """Rows and bytes of the row groups that may have a match; None: the deadline came first."""
         bounds = {each.field: each for each in bounds_of(selection)}
         wanted = {name for name, _ in row_columns(selection)}
         rows = size = 0
         for task in tasks:
+            if self._monotonic_s() >= deadline_s:
+                return None
             with _file_errors(), table.io.new_input(task.file.file_path).open() as stream:
                 footer = pq.ParquetFile(stream).metadata
             for group in (footer.row_group(number) for number in range(footer.num_row_groups)):

@@ -15,7 +15,8 @@ import pytest
 from bmq.index.answer import Answer, Row
 from bmq.index.engine import EngineLimits, QueryEngine
 from bmq.index.errors import IndexMismatch, QueryRefused, QueryTimedOut, QueryTooWide, SourceAway
-from bmq.index.query import IndexQuery
+from bmq.index.index_files import IndexFiles
+from bmq.index.query import IndexQuery, selection_of
 from bmq.table_definitions.stored import StoredTable
 from tests.fakes.indexed_topic import IndexedTopic
 from tests.unit.index.indexes import (
@@ -292,6 +293,16 @@ def test_a_query_that_is_too_wide_is_refused_with_the_estimate(case: Case) -> No
     narrow = IndexQuery(equals={"customer": "c1"}, ranges={"price": {"from": "99999"}})
     assert places(engine.query(case.stored, narrow.model_copy(update={"explain": True})).rows) == []
     engine.close()
+
+
+def test_the_manifests_estimate_stands_if_there_is_no_time_for_footers(case: Case) -> None:
+    query = IndexQuery(equals={"customer": "c1"}, prefixes={"city": "Bern"})
+    selection = selection_of(query, case.stored.definition, NOW_MS)
+    clock = iter([1.0, 2.0])
+    files = IndexFiles(f"file:{case.warehouse}", monotonic_s=lambda: next(clock))
+    with pytest.raises(QueryTooWide, match=r"it would read about \d+ bytes \(\d+ rows\) of \d+ of \d+ files"):
+        files.plan(files.state(case.stored), selection, 1, deadline_s=2.0)
+    assert next(clock, None) is None, "one footer is read, and none past the deadline"
 
 
 def test_a_query_ends_at_its_time(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
