@@ -70,7 +70,7 @@ def continuation_of(text: str, selection: Selection, index_id: str) -> Continuat
         )
     except QueryRefused:
         raise
-    except (ValueError, KeyError, TypeError, zlib.error, RecursionError):
+    except (ValueError, KeyError, TypeError, OverflowError, zlib.error, RecursionError):
         raise QueryRefused(
             "the continuation is damaged; give it back as the answer had it, or ask without it"
         ) from None

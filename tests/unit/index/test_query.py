@@ -181,6 +181,15 @@ def test_numbers_that_no_query_gives_may_end_a_page() -> None:
     assert continuation_of(made.to_text(selection), selection, "id") == made
 
 
+def test_a_number_that_is_too_large_is_a_damaged_continuation() -> None:
+    fields = [{"name": "x", "type": "double"}]
+    definition = index_definition(fields=fields, index={"keys": [{"field": "x", "by": "range"}]})
+    selection = selection_of(IndexQuery(order_by="x"), definition, NOW_MS)
+    token = _token({"v": 1, "q": selection.fingerprint, "i": "id", "e": [], "p": [10**400, 0, 0]})
+    with pytest.raises(QueryRefused, match="continuation is damaged"):
+        continuation_of(token, selection, "id")
+
+
 def test_a_continuation_is_of_one_query() -> None:
     text = Continuation("id", {0: 1}, Place(None, 0, 0)).to_text(selected(equals={"city": "Bern"}))
     with pytest.raises(QueryRefused, match="belongs to another query"):
