@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from bmq.index.answer import Answer
 from bmq.index.engine import EngineLimits, QueryEngine
@@ -24,6 +25,8 @@ from bmq.rest_client.client import RestClient
 from bmq.table_definitions.stored import StoredTable
 
 TOKEN_BYTES_MAX: Final = 4_096
+_ANSWER_S: Final = 5
+"""For an answer to be sent, once its query ended."""
 
 
 class CannotServe(BmqError):
@@ -77,10 +80,19 @@ def serve(settings: ServeSettings, client: RestClient) -> None:
         queries_max=settings.queries_max,
         waiting_max=settings.waiting_max,
     )
-    config = uvicorn.Config(
-        index_service(pool, token), host=settings.host, port=settings.port, log_level="warning", access_log=False
+    _Announcing(server_config(settings, index_service(pool, token))).run()
+
+
+def server_config(settings: ServeSettings, application: ASGIApp) -> uvicorn.Config:
+    return uvicorn.Config(
+        application,
+        host=settings.host,
+        port=settings.port,
+        log_level="warning",
+        access_log=False,
+        # A client that does not take its answer does not keep the process.
+        timeout_graceful_shutdown=round(settings.limits.timeout_s) + _ANSWER_S,
     )
-    _Announcing(config).run()
 
 
 class _Announcing(uvicorn.Server):

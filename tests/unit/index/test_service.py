@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from bmq.index.engine import EngineLimits
 from bmq.index.errors import (
     IndexMismatch,
     QueryFailed,
@@ -24,7 +25,7 @@ from bmq.index.errors import (
 )
 from bmq.index.query import IndexQuery
 from bmq.index.service import BODY_BYTES_MAX, Definitions, QueryPool, index_service
-from bmq.index.serving import CannotServe, is_loopback, required_token
+from bmq.index.serving import CannotServe, ServeSettings, is_loopback, required_token, server_config
 from bmq.rest_client.client import RestClient
 from bmq.table_definitions.stored import StoredTable
 from tests.support.waiting import until
@@ -193,6 +194,23 @@ def test_an_address_that_others_reach_needs_a_token(tmp_path: Path) -> None:
         required_token("0.0.0.0", file)
     file.write_text("secret\nmore\n")
     assert required_token("0.0.0.0", file) == "secret"
+
+
+def test_the_process_ends_soon_after_its_last_query_can() -> None:
+    settings = ServeSettings(
+        host="127.0.0.1",
+        port=0,
+        warehouse="/warehouse",
+        kafka={},
+        token_file=None,
+        queries_max=1,
+        waiting_max=1,
+        limits=EngineLimits(timeout_s=30.0),
+    )
+
+    async def application(scope: object, receive: object, send: object) -> None: ...
+
+    assert server_config(settings, application).timeout_graceful_shutdown == 35
 
 
 def test_an_unknown_index_is_not_found() -> None:
