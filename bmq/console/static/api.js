@@ -104,9 +104,9 @@ export async function listed(where, key, query, signal, max = 20_000) {
   return found;
 }
 
-/** {ready, problems}: the health, which is 503 while the node is not ready, and needs no login. */
+/** {ready, why}: the health, which is 503 while the node is not ready, and needs no login. `why`: {code, severity, what, what_to_do} each. */
 export async function health(signal) {
   const response = await call("GET", "v1/health", { signal, raw: true, taken: [503] });
-  const { ready, problems = [] } = await response.json();
-  return { ready, problems };
+  const { ready, why = [] } = await response.json();
+  return { ready, why };
 }

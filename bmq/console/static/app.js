@@ -21,7 +21,7 @@ const part = (id) => document.getElementById(id);
 const main = part("main");
 let leaving = new AbortController();
 let isOffline = false;
-let hasFailed = false;
+let failure = null;
 let isAsking = false;
 
 // ---------------------------------------------------------------- pages
@@ -52,7 +52,7 @@ async function show() {
     else link.removeAttribute("aria-current");
   }
   close(part("nav"));
-  hasFailed = false;
+  failure = null;
   isAsking = false;
   const load = rest.length ? DETAILS[kind] : found?.[2];
   if (!load) {
@@ -67,7 +67,7 @@ async function show() {
     if (!signal.aborted) await page.show(root, { signal, names: rest, query, poll: (work, ms) => poll(work, ms, signal) });
   } catch (error) {
     if (isLeft(error) || signal.aborted) return;
-    hasFailed = true;
+    failure = error;
     if (isAsking) return;
     put(root, note("bad", error.status === 403 ? `Not allowed: ${error.message}` : error.message));
   }
@@ -100,14 +100,20 @@ async function watch() {
   try {
     if (!document.hidden) {
       const found = await health();
-      const problems = found.problems.length;
+      const problems = found.why.filter((each) => each.severity !== "warning").length;
       const text = !found.ready ? "! not ready" : problems ? `! ${problems} ${problems === 1 ? "problem" : "problems"}` : "✓ ready";
       tell(text, found.ready && !problems ? "good" : "warn");
+      if (found.ready && isPassing(failure) && !isAsking && !document.querySelector("dialog")) show();
     }
   } catch {
     tell("✗ no answer", "bad");
   }
   setTimeout(watch, isOffline ? RETRY_MS : HEALTH_MS);
+}
+
+/** Whether the page failed because the node did not answer, or could not. */
+function isPassing(error) {
+  return error !== null && (error.status === 0 || error.status >= 500);
 }
 
 function tell(text, kind) {
@@ -126,7 +132,7 @@ events.addEventListener("online", () => {
   if (!isOffline) return;
   isOffline = false;
   part("banner").hidden = true;
-  if (hasFailed) show();
+  if (failure) show();
 });
 
 // ---------------------------------------------------------------- sign-in

@@ -6,14 +6,7 @@ import { count, moment, rate, words } from "./format.js";
 import { Sparkline } from "./sparkline.js";
 
 const EVERY_MS = 3_000;
-// What to do, by words of the sentence that tells the problem.
-const ADVICE = [
-  [/certificate/i, "Renew the certificate's files. The node reads them again by itself."],
-  [/full|no space|quota/i, "Make room in the store: delete topics, shorten retention, or add DataNodes."],
-  [/safe mode|store|datanode|namenode/i, "Look at the NameNode and the DataNodes; then at the log of this node."],
-  [/offline|recover|damag|lost/i, "Look at the log of this node for the partition. It serves again when another node owns it, or after a restart."],
-];
-const STATES_OK = new Set(["leader", "idle", "sealed"]);
+const SEVERITIES = { not_ready: "Not ready", error: "Error", warning: "Warning" };
 
 export async function show(root, { signal, poll }) {
   const wrong = h("section", { "aria-label": "Problems" });
@@ -32,7 +25,14 @@ export async function show(root, { signal, poll }) {
   let before = null;
 
   async function state() {
-    const [known, cluster] = await Promise.all([health(signal), get("v1/cluster", {}, signal)]);
+    const known = await health(signal);
+    let cluster;
+    try {
+      cluster = await get("v1/cluster", {}, signal);
+    } catch (error) {
+      if (!isLeft(error)) set(wrong, listed(reasons(known)));
+      throw error;
+    }
     set(wrong, problems(known, cluster));
     set(cards, [
       card("Cluster", cluster.cluster_id || "unknown"),
@@ -96,26 +96,35 @@ function figure(what) {
 }
 
 function problems(known, cluster) {
-  const found = known.problems.map((text) => [text, ADVICE.find(([words_]) => words_.test(text))?.[1] ?? "Look at the log of this node."]);
-  if (!known.ready) found.unshift(["This node does not serve now.", "It starts or stops. If this stays, look at its log."]);
+  const found = reasons(known);
   if (cluster.controller_id < 0) {
-    found.push(["There is no active controller.", "Start a node with the role controller, and look whether ZooKeeper answers."]);
+    found.push(["error", "There is no active controller.", "Start a node with the role controller, and look whether ZooKeeper answers."]);
   }
   if (cluster.partitions_without_leader) {
     found.push([
-      `${words(cluster.partitions_without_leader, "partition has", "partitions have")} no owner.`,
+      "error", `${words(cluster.partitions_without_leader, "partition has", "partitions have")} no owner.`,
       "Start the nodes that may own them; the page of each topic names them.",
     ]);
   }
-  const starting = Object.entries(cluster.partition_states).filter(([name]) => /offline|fenced|fail/i.test(name) && !STATES_OK.has(name));
-  for (const [name, number] of starting) {
-    found.push([`${words(number, "partition", "partitions")} of this node: ${name}.`, "Look at the log of this node for the reason."]);
-  }
   for (const node of cluster.nodes.filter((each) => each.is_draining)) {
-    found.push([`Node ${node.node_id} is drained and gets no partitions.`, "Undrain it on the page Nodes when its work is done."]);
+    found.push(["warning", `Node ${node.node_id} is drained and gets no partitions.`, "Undrain it on the page Nodes when its work is done."]);
   }
   if (!found.length) return note("good", badge("good", "Nothing is wrong"), " All partitions have owners, and this node serves.");
-  return [h("h2", {}, "Wrong now"), found.map(([text, advice]) => note("bad", h("strong", {}, text), " ", advice))];
+  return listed(found);
+}
+
+/** [severity, what is wrong, what to do] of each reason that the node gives. */
+function reasons({ ready, why }) {
+  if (!ready && !why.length) return [["not_ready", "This node does not serve now.", "It starts or stops. If this stays, look at its log."]];
+  return why.map((each) => [each.severity, each.what, each.what_to_do]);
+}
+
+function listed(found) {
+  if (!found.length) return null;
+  return [h("h2", {}, "Wrong now"), found.map(([severity, text, advice]) => {
+    const kind = severity === "warning" ? "warn" : "bad";
+    return note(kind, badge(kind, SEVERITIES[severity] ?? severity), " ", h("strong", {}, text), " ", advice);
+  })];
 }
 
 function changed(change) {

@@ -1,6 +1,6 @@
 // One topic: its partitions, records, a form to write one, and its configs.
 
-import { call, get, path, post } from "./api.js";
+import { call, get, isLeft, path, post } from "./api.js";
 import { confirm, refused } from "./dialog.js";
 import { badge, button, choice, field, h, note, put, set } from "./dom.js";
 import { count, moment, size, words } from "./format.js";
@@ -9,6 +9,8 @@ import { VirtualTable } from "./table.js";
 import { configTable } from "./configs.js";
 
 const EVERY_MS = 5_000;
+const OFFSETS_MS = 30_000; // to ask for offsets starts idle partitions
+const OFFSETS_PARTITIONS_MAX = 1_000; // of a topic with more, a click asks
 const TABS = [["", "Partitions"], ["records", "Records"], ["produce", "Produce"], ["configs", "Configs"]];
 
 export async function show(root, context) {
@@ -42,36 +44,49 @@ async function partitions(body, name, { signal, poll }) {
     { title: "Alive", cell: (row) => row.isr.join(", ") },
     { title: "First offset", cell: (row) => count(row.offsets?.start_offset), isNumber: true },
     { title: "End offset", cell: (row) => count(row.offsets?.end_offset), isNumber: true },
-    { title: "Size", cell: (row) => (row.offsets?.size_bytes == null ? "not here" : size(row.offsets.size_bytes)), isNumber: true },
+    { title: "Size", cell: (row) => (row.offsets?.size_bytes === null ? "not here" : size(row.offsets?.size_bytes)), isNumber: true },
   ], "The topic has no partitions.");
+  let offsets = null;
+  let offsetsAt = -Infinity;
+  const trouble = h("div");
+  const ask = button("Show the offsets", () => renew().catch((error) => { if (!isLeft(error)) set(trouble, refused(error)); }), { hidden: true });
   put(
-    body, summary, table.element,
+    body, summary, trouble, table.element,
     h(
-      "div", { class: "row" },
-      button("Add partitions", () => addPartitions(name, refresh)),
+      "div", { class: "row" }, ask,
+      button("Add partitions", () => addPartitions(name, renew)),
       button("Delete the topic", () => remove(name, isInternal), { class: "danger" }),
     ),
   );
   let shown = "";
-  async function refresh() {
-    const topic = await get(path`v1/topics/${name}`, {}, signal);
-    isInternal = topic.is_internal;
-    let offsets = [];
+  async function askOffsets() {
+    offsetsAt = performance.now();
     try {
       offsets = (await get(path`v1/topics/${name}/offsets`, {}, signal)).partitions;
+      set(trouble);
     } catch (error) {
       if (error.status === undefined) throw error;
+      set(trouble, note("warn", `The offsets are not known: ${error.message}`));
     }
-    const byNumber = new Map(offsets.map((each) => [each.partition, each]));
+  }
+  const renew = () => refresh(true);
+  async function refresh(isAsked = false) {
+    const topic = await get(path`v1/topics/${name}`, {}, signal);
+    isInternal = topic.is_internal;
+    const isLarge = topic.partitions.length > OFFSETS_PARTITIONS_MAX;
+    ask.hidden = !isLarge;
+    if (isAsked || (!isLarge && performance.now() - offsetsAt >= OFFSETS_MS)) await askOffsets();
+    const byNumber = new Map(offsets?.map((each) => [each.partition, each]));
     const rows = topic.partitions.map((each) => ({ ...each, offsets: byNumber.get(each.partition) }));
     const state = JSON.stringify(rows);
     if (state === shown) return; // keeps the focus where it is
     shown = state;
     table.show(rows);
-    const total = offsets.reduce((sum, each) => sum + Math.max(0, (each.end_offset ?? 0) - (each.start_offset ?? 0)), 0);
-    summary.textContent = `${words(topic.partitions.length, "partition", "partitions")}, ${words(total, "offset", "offsets")} in use, id ${topic.topic_id}`;
+    const total = offsets?.reduce((sum, each) => sum + Math.max(0, (each.end_offset ?? 0) - (each.start_offset ?? 0)), 0);
+    const used = offsets === null ? "" : `, ${words(total, "offset", "offsets")} in use`;
+    summary.textContent = `${words(topic.partitions.length, "partition", "partitions")}${used}, id ${topic.topic_id}`;
   }
-  await poll(refresh, EVERY_MS);
+  await poll(() => refresh(), EVERY_MS);
 }
 
 async function segments(name, number) {
@@ -150,8 +165,10 @@ async function produce(body, name, { signal }) {
   const value = h("textarea", { spellcheck: "false" });
   const headers = h("textarea", { placeholder: "trace=abc", spellcheck: "false" });
   const outcome = h("div");
+  const go = h("button", { type: "submit", class: "primary" }, "Write the record");
   async function send(event) {
     event.preventDefault();
+    go.disabled = true; // a second click would write it twice
     try {
       const made = await post(path`v1/topics/${name}/records`, {
         records: [{
@@ -165,6 +182,8 @@ async function produce(body, name, { signal }) {
       set(outcome, note("good", badge("good", "Written"), ` Partition ${written.partition}, offset ${written.offset}. `, h("a", { href: `#/topics/${encodeURIComponent(name)}/records?from=offset&partition=${written.partition}&offset=${written.offset}` }, "Show it")));
     } catch (error) {
       set(outcome, refused(error));
+    } finally {
+      go.disabled = false;
     }
   }
   put(body, h(
@@ -173,7 +192,7 @@ async function produce(body, name, { signal }) {
     field("Value", value),
     h("div", { class: "row" }, field("Value is", valueForm), h("label", { class: "check" }, isTombstone, "no value (a tombstone)")),
     field("Headers, one NAME=VALUE a line", headers),
-    h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, "Write the record")), outcome,
+    h("div", { class: "row" }, go), outcome,
   ));
 }
 

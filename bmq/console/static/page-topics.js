@@ -65,6 +65,8 @@ function create(done) {
   const replicas = h("input", { type: "number", min: "1", max: "32767", placeholder: "default" });
   const configs = h("textarea", { placeholder: "retention.ms=86400000", spellcheck: "false" });
   const trouble = h("div");
+  const go = h("button", { type: "submit", class: "primary" }, "Create");
+  const tryIt = button("Try without creating", () => send(true));
   const dialog = h(
     "dialog", { "aria-label": "Create a topic" },
     h(
@@ -74,12 +76,12 @@ function create(done) {
       field("Configs, one NAME=VALUE a line", configs), trouble,
       h(
         "div", { class: "row" },
-        h("button", { type: "submit", class: "primary" }, "Create"),
-        button("Try without creating", () => send(true)), button("Cancel", () => dialog.close()),
+        go, tryIt, button("Cancel", () => dialog.close()),
       ),
     ),
   );
   async function send(isTry) {
+    go.disabled = tryIt.disabled = true; // a second click would ask twice
     try {
       const made = await post("v1/topics", {
         name: name.value,
@@ -95,6 +97,8 @@ function create(done) {
       await done();
     } catch (error) {
       set(trouble, refused(error));
+    } finally {
+      go.disabled = tryIt.disabled = false;
     }
   }
   function submit(event) {

@@ -9,6 +9,7 @@ import { count, moment, size, words } from "./format.js";
 const SHOWN_MAX = 1_000;
 const TAIL_WAIT_MS = 8_000;
 const AGAIN_MS = 2_000;
+const QUICK_MS = 1_000; // a wait that was shorter than this was none
 
 export async function records(body, name, { signal, query }) {
   const topic = await get(path`v1/topics/${name}`, {}, signal);
@@ -33,6 +34,7 @@ export async function records(body, name, { signal, query }) {
   let shown = [];
   let next = null;
   let tail = null;
+  let unread = {};
 
   function arrange() {
     ofOffset.hidden = from.value !== "offset";
@@ -60,6 +62,7 @@ export async function records(body, name, { signal, query }) {
       const page = await get(path`v1/topics/${name}/records`, asked(at ? { at } : beginning()), signal);
       if (!at) shown = [];
       take(page, Boolean(at));
+      tellProblems(page, !at);
       more.hidden = page.is_end;
     } catch (error) {
       if (isLeft(error)) return;
@@ -72,11 +75,20 @@ export async function records(body, name, { signal, query }) {
     const found = page.records;
     shown = isMore ? [...shown, ...found].slice(-SHOWN_MAX) : found;
     if (from.value === "newest" || tail) shown.sort((one, other) => other.timestamp_ms - one.timestamp_ms || other.offset - one.offset);
-    const problems = Object.entries(page.problems).map(([number, text]) => `partition ${number}: ${text}`);
-    if (problems.length) set(trouble, note("warn", `Not read: ${problems.join("; ")}`));
     const filtered = key.value || value.value || header.value;
     status.textContent = `${words(shown.length, "record", "records")} shown${filtered ? `, ${count(page.scanned)} looked at` : ""}${page.is_end ? ", this is the end" : ""}${tail ? ", waiting for new ones" : ""}`;
     redraw();
+  }
+
+  /** Partitions that are not in `next` of a first page are left out from then on. */
+  function tellProblems(page, isFirst) {
+    if (isFirst) {
+      const going = new Set(page.next.split(",").map((each) => each.split(":")[0]));
+      unread = Object.fromEntries(Object.entries(page.problems).filter(([number]) => !going.has(number)));
+    }
+    const problems = Object.entries({ ...unread, ...page.problems }).map(([number, text]) => `partition ${number}: ${text}`);
+    const text = problems.length ? `Not read: ${problems.join("; ")}` : "";
+    if (trouble.textContent !== text) set(trouble, text ? note("warn", text) : null);
   }
 
   function redraw() {
@@ -103,11 +115,15 @@ export async function records(body, name, { signal, query }) {
     more.hidden = true;
     let at = null;
     while (!mine.signal.aborted) {
+      const began = performance.now();
       try {
         const where = at ? { at } : { from: "latest" };
         const page = await get(path`v1/topics/${name}/records`, asked({ ...where, wait_ms: at ? TAIL_WAIT_MS : "" }), mine.signal);
+        const isFirst = at === null;
+        tellProblems(page, !at);
         at = page.next;
         if (page.records.length) take(page, true);
+        else if (!isFirst && performance.now() - began < QUICK_MS) await pause();
       } catch (error) {
         if (isLeft(error)) return;
         if (error.status !== 0 && error.status < 500) {
@@ -115,7 +131,7 @@ export async function records(body, name, { signal, query }) {
           if (tail === mine) toggleTail();
           return;
         }
-        await new Promise((resolve) => { setTimeout(resolve, AGAIN_MS); });
+        await pause();
       }
     }
   }
@@ -150,6 +166,10 @@ export async function records(body, name, { signal, query }) {
   arrange();
   put(body, form, trouble, status, head, list, more);
   await read(null);
+}
+
+function pause() {
+  return new Promise((resolve) => { setTimeout(resolve, AGAIN_MS); });
 }
 
 function line(topic, record, decoder, open) {
