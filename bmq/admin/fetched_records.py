@@ -13,6 +13,8 @@ from bmq.proxy.share.read_batches import ReadBatch, batches_of, unseen_ranges
 
 SCANNED_MAX: Final = 50_000
 """Records looked at in one call."""
+HEADER_BYTES: Final = 64
+"""Of one header besides its name and value: what is written around them."""
 
 
 class RecordFilter(NamedTuple):
@@ -91,8 +93,8 @@ def take(
 
 
 def size_of(record: Record) -> int:
-    """Bytes of its key, value and headers."""
-    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
+    """Bytes of its key, value and headers, and what each header costs besides."""
+    headers = sum(HEADER_BYTES + len(name) + len(value or b"") for name, value in record.headers)
     return len(record.key or b"") + len(record.value or b"") + headers
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bmq.admin.fetched_records import ALL, RecordFilter, Room, size_of, take
+from bmq.admin.fetched_records import ALL, HEADER_BYTES, RecordFilter, Room, size_of, take
 from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.compression import Compression
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
@@ -98,4 +98,11 @@ def test_a_batch_that_is_none_is_told() -> None:
 
 
 def test_the_size_of_a_record_counts_its_headers() -> None:
-    assert size_of(Record(b"12", b"345", (("name", b"67"), ("n", None)))) == 12
+    assert size_of(Record(b"12", b"345", (("name", b"67"), ("n", None)))) == 12 + 2 * HEADER_BYTES
+
+
+def test_many_small_headers_take_room() -> None:
+    record = Record(None, b"v", (("h", b""),) * 100)
+    data = bytes(encode_batch([record] * 10))
+    taken = take(data, (), 0, ALL, Room(1_000, 3 * 100 * HEADER_BYTES))
+    assert (len(taken.records), taken.next_offset) == (3, 3)
