@@ -56,7 +56,7 @@ class _Producer:
 
 
 class RecordWriter:
-    """Shared by all requests of a process. `wait_s`: how long a batch is sent again."""
+    """Shared by all requests of a process. `wait_s`: how long a batch waits for those before it, and is sent again."""
 
     def __init__(self, wait_s: float = WRITE_WAIT_S) -> None:
         self._wait_s = wait_s
@@ -65,10 +65,17 @@ class RecordWriter:
     async def write(self, ask: Ask, topic: str, topic_id: UUID, partition: int, records: Sequence[Record]) -> int:
         """Append records to one partition; the offset of the first.
 
-        `ask`: sends a request as the user. Raises KafkaError; and what `ask` raises, after which they may be in the log.
+        `ask`: sends a request as the user. Raises KafkaError, REQUEST_TIMED_OUT where others write for too long; and what
+        `ask` raises, after which they may be in the log.
         """
         producer = self._producer_of((topic_id, partition))
-        async with producer.lock:
+        try:
+            async with asyncio.timeout(self._wait_s):
+                await producer.lock.acquire()
+        except TimeoutError:
+            why = f"partition {partition}: others write to it for longer than {self._wait_s:g} s; nothing was written"
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, why) from None
+        try:
             if producer.producer_id != _NONE:
                 try:
                     return await self._written(ask, producer, topic, partition, records)
@@ -77,6 +84,8 @@ class RecordWriter:
                         raise
             await self._begin(ask, producer)
             return await self._written(ask, producer, topic, partition, records)
+        finally:
+            producer.lock.release()
 
     async def _written(
         self, ask: Ask, producer: _Producer, topic: str, partition: int, records: Sequence[Record]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Annotated, Final, NamedTuple
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -22,6 +22,7 @@ from bmq.admin.rest.sources import RestSources
 from bmq.admin.rest.user_requests import UserRequests, refusal, user_requests
 from bmq.metadata.image import TopicImage
 from bmq.protocol.batch_records import Record
+from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.records.keys_twin import murmur2
 
@@ -32,6 +33,8 @@ VALUE_BYTES_MAX: Final = 1024 * 1024
 WAIT_MS_MAX: Final = 10_000
 READERS_MAX: Final = 64
 """Requests that read at the same time, most of which wait for new records; more are refused."""
+WRITERS_MAX: Final = 64
+"""Requests that write at the same time; more are refused."""
 WRITTEN_MAX: Final = 100
 """Records of one request."""
 _INT64_MAX: Final = 2**63 - 1
@@ -83,7 +86,7 @@ class RecordsQuery(BaseModel):
 class RecordPage(BaseModel):
     """`next`: what to ask for next as `at`. `is_end`: there was nothing more. `scanned`: records that were looked at.
 
-    `problems`: why a partition could not be read, by its number.
+    `problems`: why a partition could not be read, by its number. One whose offsets are not known is not in `next`, either.
     """
 
     topic: str
@@ -148,6 +151,7 @@ def record_pages(sources: RestSources) -> APIRouter:
     pages = APIRouter()
     browser = RecordBrowser()
     readers = asyncio.Semaphore(READERS_MAX)
+    writers = asyncio.Semaphore(WRITERS_MAX)
     turns = _Turns()
     writer = RecordWriter()
 
@@ -161,9 +165,12 @@ def record_pages(sources: RestSources) -> APIRouter:
         if readers.locked():
             raise ProblemError(429, f"{READERS_MAX} requests read records here already; ask again in a moment")
         async with readers:
-            positions = await _begin(requests, topic, query) if query.at is None else _positions(topic, query.at)
-            browse = Browse(name, positions, query.wanted(), query.limit, query.isolation_level, query.wait_ms / 1000)
-            return _page(name, await browser.browse(requests.ask, browse), query.value_bytes_max)
+            begun = await _begin(requests, topic, query)
+            browse = Browse(
+                name, begun.positions, query.wanted(), query.limit, query.isolation_level, query.wait_ms / 1000
+            )
+            found = await browser.browse(requests.ask, browse)
+            return _page(name, found, begun.unknown, query.value_bytes_max)
 
     @pages.get(
         "/v1/topics/{name}/partitions/{number}/records/{offset}/value",
@@ -188,9 +195,11 @@ def record_pages(sources: RestSources) -> APIRouter:
         }
         return Response(found.records[0].record.value or b"", media_type="application/octet-stream", headers=headers)
 
-    @pages.post("/v1/topics/{name}/records", status_code=201, responses=errors(400, 404, 409, 413, 422, 503, 504))
+    @pages.post("/v1/topics/{name}/records", status_code=201, responses=errors(400, 404, 409, 413, 422, 429, 503, 504))
     async def write(request: Request, name: TopicName, form: RecordsForm) -> WrittenPage:
-        """Write records, and answer when all replicas have them. A request without an answer may have written them."""
+        """Write records, and answer when all replicas have them. A request without an answer may have written them. A
+        refusal says which records were written nevertheless, by their places in the request from 0 on.
+        """
         topic = topic_of(sources.image(), name)
         requests = user_requests(sources, request)
         now_ms = requests.now_ms()
@@ -201,7 +210,10 @@ def record_pages(sources: RestSources) -> APIRouter:
         ]
         for number in chosen:
             partition_of(topic, number)
-        return await _write(requests, writer, topic, records, chosen)
+        if writers.locked():
+            raise ProblemError(429, f"{WRITERS_MAX} requests write records here already; ask again in a moment")
+        async with writers:
+            return await _write(requests, writer, topic, records, chosen)
 
     return pages
 
@@ -242,27 +254,43 @@ def _positions(topic: TopicImage, at: str) -> dict[int, int]:
     return positions
 
 
-async def _begin(requests: UserRequests, topic: TopicImage, query: RecordsQuery) -> dict[int, int]:
-    """The first offset to read of each partition. Raises ProblemError."""
-    numbers = _numbers(topic, query.partition)
+class _Begun(NamedTuple):
+    """The first offset to read of each partition; and the error codes of those whose offsets are not known."""
 
-    async def asked(time: int) -> Mapping[int, tuple[int, int]]:
-        return await offsets_of(requests, topic.name, numbers, time, query.isolation_level)
+    positions: dict[int, int]
+    unknown: dict[int, int]
 
-    ends = _known(await asked(LATEST))
+
+async def _begin(requests: UserRequests, topic: TopicImage, query: RecordsQuery) -> _Begun:
+    """Where to begin. Raises ProblemError, also when no partition's offsets are known; UnknownSubject."""
+    if query.at is not None:
+        return _Begun(_positions(topic, query.at), {})
+    unknown: dict[int, int] = {}
+
+    async def asked(time: int) -> dict[int, int]:
+        numbers = [number for number in _numbers(topic, query.partition) if number not in unknown]
+        found = await offsets_of(requests, topic.name, numbers, time, query.isolation_level)
+        unknown.update((number, code) for number, (_, code) in found.items() if code)
+        offsets = {number: offset for number, (offset, code) in found.items() if not code}
+        if found and not offsets:
+            raise refusal(next(iter(found.values()))[1])
+        return offsets
+
+    ends = await asked(LATEST)
     match query.start:
         case From.LATEST:
-            return ends
+            return _Begun(ends, unknown)
         case From.TIME:
-            found = _known(await asked(query.time_ms))
-            return {number: ends[number] if found.get(number, -1) < 0 else found[number] for number in ends}
-    firsts = _known(await asked(EARLIEST))
+            times = await asked(query.time_ms)
+            return _Begun({one: ends[one] if offset < 0 else offset for one, offset in times.items()}, unknown)
+    firsts = await asked(EARLIEST)
+    ends = {number: ends[number] for number in firsts}
     match query.start:
         case From.OFFSET:
-            return {number: min(max(query.offset, firsts.get(number, 0)), ends[number]) for number in ends}
+            return _Begun({one: min(max(query.offset, firsts[one]), ends[one]) for one in ends}, unknown)
         case From.NEWEST:
-            return newest_starts(firsts, ends, query.limit)
-    return {number: firsts.get(number, 0) for number in ends}
+            return _Begun(newest_starts(firsts, ends, query.limit), unknown)
+    return _Begun(firsts, unknown)
 
 
 def newest_starts(firsts: Mapping[int, int], ends: Mapping[int, int], count: int) -> dict[int, int]:
@@ -276,22 +304,14 @@ def newest_starts(firsts: Mapping[int, int], ends: Mapping[int, int], count: int
     return starts
 
 
-def _known(found: Mapping[int, tuple[int, int]]) -> dict[int, int]:
-    """The offsets. Raises ProblemError when no partition answers; one that does not is not read."""
-    offsets = {number: offset for number, (offset, code) in found.items() if not code}
-    if found and not offsets:
-        raise refusal(next(iter(found.values()))[1])
-    return offsets
-
-
-def _page(topic: str, found: Found, value_bytes_max: int) -> RecordPage:
+def _page(topic: str, found: Found, unknown: Mapping[int, int], value_bytes_max: int) -> RecordPage:
     return RecordPage(
         topic=topic,
         records=[record_view(one.partition, one.record, value_bytes_max) for one in found.records],
         next=",".join(f"{number}:{offset}" for number, offset in sorted(found.positions.items())),
-        is_end=found.is_end,
+        is_end=found.is_end and not unknown,
         scanned=found.scanned,
-        problems=found.problems,
+        problems={number: ErrorCode(code).name for number, code in unknown.items()} | found.problems,
     )
 
 
@@ -302,7 +322,7 @@ async def _write(
     records: Sequence[Record],
     partitions: Sequence[int],
 ) -> WrittenPage:
-    """Raises ProblemError; other partitions' records may be written then."""
+    """Raises ProblemError, which says what was written of other partitions' records."""
     batches: dict[int, list[int]] = {}
     for index, number in enumerate(partitions):
         batches.setdefault(number, []).append(index)
@@ -314,12 +334,21 @@ async def _write(
         for place, index in enumerate(indexes):
             written[index] = WrittenView(partition=number, offset=base_offset + place)
 
-    try:
-        async with asyncio.TaskGroup() as group:
-            for number, indexes in batches.items():
-                group.create_task(write(number, indexes))
-    except* (ProblemError, KafkaError) as failures:
-        problem: Any = failures.exceptions[0]
-    else:
+    outcomes = await asyncio.gather(*(write(*one) for one in batches.items()), return_exceptions=True)
+    failures = [one for one in outcomes if one is not None]
+    if not failures:
         return WrittenPage(written=[written[index] for index in sorted(written)])
-    raise refusal(problem.code, str(problem)) if isinstance(problem, KafkaError) else problem
+    unexpected = next((one for one in failures if not isinstance(one, ProblemError | KafkaError)), None)
+    if unexpected is not None:
+        raise unexpected
+    raise _partly(failures[0], sorted(written))
+
+
+def _partly(failure: BaseException, written: Sequence[int]) -> ProblemError:
+    """The problem for a failure after which these records of the request are written."""
+    problem = refusal(failure.code, str(failure)) if isinstance(failure, KafkaError) else failure
+    assert isinstance(problem, ProblemError)
+    if not written:
+        return problem
+    places = ", ".join(map(str, written))
+    return ProblemError(problem.status, f"{problem.detail}; of this request the records {places} were written")

@@ -62,6 +62,27 @@ async def test_writers_of_a_partition_wait_for_each_other() -> None:
     assert sorted(filter(None, ground.values())) == [b"0", b"1", b"2", b"3", b"4"]
 
 
+async def test_a_writer_does_not_wait_for_others_for_ever() -> None:
+    ground = Written(wait_s=0.0)
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def held(api_key: ApiKey, request: Any) -> Any:
+        begun.set()
+        await go_on.wait()
+        return await ground.ask(api_key, request)
+
+    first = asyncio.ensure_future(ground.writer.write(held, "t", TOPIC_ID, 0, [Record(None, b"a")]))
+    await begun.wait()
+    with pytest.raises(KafkaError, match="partition 0: others write to it") as refusal:
+        await ground.write(b"b")
+    assert refusal.value.code is ErrorCode.REQUEST_TIMED_OUT
+    assert await ground.write(b"x", partition=1) == 0, "another partition has its own turn"
+    go_on.set()
+    assert await first == 0
+    assert await ground.write(b"c") == 1
+    assert ground.values() == [b"a", b"c"]
+
+
 async def test_after_a_refusal_a_new_producer_begins() -> None:
     ground = Written()
     ground.fake.passing = {ApiKey.PRODUCE: [ErrorCode.MESSAGE_TOO_LARGE]}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bmq.admin.rest.record_pages import READERS_MAX, newest_starts
+from bmq.admin.rest.record_pages import READERS_MAX, WRITERS_MAX, newest_starts
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.batch_records import Record
 from bmq.protocol.error_codes import ErrorCode
@@ -180,6 +180,48 @@ async def test_a_partition_that_cannot_be_read_is_named() -> None:
         await cluster.get(RECORDS, 503)
 
 
+def refuse_partition(fake: FakeKafkaRequests, wanted: ApiKey, number: int, code: ErrorCode, from_time: int = 0) -> None:
+    """One partition is refused by an API. `from_time`: of ListOffsets only requests with this time or a later one."""
+    original = fake.ask
+
+    async def ask(api_key: ApiKey, request: Any, *, principal: str, host: str) -> Any:
+        if api_key is ApiKey.PRODUCE and wanted is api_key:
+            (part,) = request.topic_data[0].partition_data
+            if part.index == number:
+                fake.passing[ApiKey.PRODUCE] = [code]
+        response = await original(api_key, request, principal=principal, host=host)
+        if (
+            api_key is ApiKey.LIST_OFFSETS
+            and wanted is api_key
+            and request.topics[0].partitions[0].timestamp >= from_time
+        ):
+            for one in response.topics[0].partitions:
+                if one.partition_index == number:
+                    one.error_code, one.offset = int(code), -1
+        return response
+
+    fake.ask = ask  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("query", [{}, {"from": "earliest"}, {"from": "latest"}, {"from": "time", "time_ms": 0}])
+async def test_a_partition_without_known_offsets_is_named_and_is_not_the_end(query: dict[str, Any]) -> None:
+    async with Browsed() as cluster:
+        refuse_partition(cluster.fake, ApiKey.LIST_OFFSETS, 0, ErrorCode.KAFKA_STORAGE_ERROR, from_time=-2)
+        page = await cluster.get(RECORDS, **query)
+        assert page["problems"] == {"0": "KAFKA_STORAGE_ERROR"} and page["is_end"] is False
+        assert page["next"] == "1:2,2:0"
+        await cluster.get(RECORDS, 503, partition=0)
+
+
+async def test_a_partition_whose_times_are_not_known_is_not_read_from_its_end() -> None:
+    async with Browsed() as cluster:
+        refuse_partition(cluster.fake, ApiKey.LIST_OFFSETS, 0, ErrorCode.KAFKA_STORAGE_ERROR, from_time=0)
+        query: dict[str, Any] = {"from": "time", "time_ms": 1_007}
+        page = await cluster.get(RECORDS, **query)
+        assert page["problems"] == {"0": "KAFKA_STORAGE_ERROR"} and page["is_end"] is False
+        assert places(page) == [(1, 0), (1, 1)]
+
+
 async def test_a_partition_that_is_being_moved_is_asked_again() -> None:
     moved = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     async with Browsed() as cluster:
@@ -244,6 +286,42 @@ async def test_too_many_readers_are_refused_and_the_others_go_on() -> None:
         go_on.set()
         assert {tuple(places(page)) for page in await asyncio.gather(*readers)} == {((0, 5),)}
         await cluster.get(RECORDS, at="0:5")
+
+
+async def test_too_many_writers_are_refused_and_the_others_go_on() -> None:
+    async with Browsed() as cluster:
+        go_on = asyncio.Event()
+        original = cluster.fake.ask
+        waiting, all_wait = 0, asyncio.Event()
+
+        async def ask(api_key: ApiKey, request: Any, *, principal: str, host: str) -> Any:
+            nonlocal waiting
+            if not go_on.is_set():
+                waiting += 1
+                if waiting == ORDERS_PARTITIONS:  # one of each partition; the others wait behind it
+                    all_wait.set()
+                await go_on.wait()
+            return await original(api_key, request, principal=principal, host=host)
+
+        cluster.fake.ask = ask  # type: ignore[method-assign]
+        body = {"records": [{"partition": number} for number in range(ORDERS_PARTITIONS)]}
+        writers = [asyncio.ensure_future(cluster.post(RECORDS, 201, body)) for _ in range(WRITERS_MAX)]
+        await all_wait.wait()
+        refused = await cluster.post(RECORDS, 429, body)
+        assert refused["detail"].startswith(f"{WRITERS_MAX} requests write records here already")
+        go_on.set()
+        assert len(await asyncio.gather(*writers)) == WRITERS_MAX
+        await cluster.post(RECORDS, 201, body)
+
+
+async def test_a_refusal_tells_which_records_were_written() -> None:
+    async with Browsed() as cluster:
+        refuse_partition(cluster.fake, ApiKey.PRODUCE, 0, ErrorCode.MESSAGE_TOO_LARGE)
+        body = {"records": [{"partition": number} for number in (1, 0, 2, 1, 0)]}
+        detail = (await cluster.post(RECORDS, 422, body))["detail"]
+        assert detail == "partition 0: no; of this request the records 0, 2, 3 were written"
+        assert len(cluster.fake.records["orders", 1]) == 4 and len(cluster.fake.records["orders", 2]) == 1
+        assert len(cluster.fake.records["orders", 0]) == 10
 
 
 async def test_records_are_written_where_their_keys_belong() -> None:
