@@ -29,8 +29,11 @@ def default_authority(properties: Mapping[str, str]) -> str:
     named = properties.get(DEFAULT_FILE_SYSTEM) or properties.get(_FORMER_NAMES[DEFAULT_FILE_SYSTEM], "")
     if not named:
         raise BadNameservice(f"it names no NameNode, and {DEFAULT_FILE_SYSTEM} is not set in HADOOP_CONF_DIR")
-    parts = urlsplit(named)
-    if parts.scheme != "hdfs" or not parts.netloc:
+    try:
+        parts = urlsplit(named)
+    except ValueError:
+        parts = None
+    if parts is None or parts.scheme != "hdfs" or not parts.netloc:
         raise BadNameservice(f"{DEFAULT_FILE_SYSTEM} is {named!r}: write the NameNodes of an hdfs:// file system out")
     return parts.netloc
 

@@ -72,6 +72,7 @@ def test_the_own_setting_of_replicas_counts_more_than_hadoops() -> None:
             r"does not set dfs\.namenode\.rpc-address\.lake$|does not set",
         ),
         ({"fs.defaultFS": "viewfs://x/"}, "hdfs:///b", "fs.defaultFS is 'viewfs://x/'"),
+        ({"fs.defaultFS": "hdfs://[x"}, "hdfs:///b", r"fs.defaultFS is 'hdfs://\[x'"),
         ({"fs.defaultFS": None}, "hdfs:///b", "names no NameNode, and fs.defaultFS is not set"),
         ({"dfs.replication": "many"}, "hdfs://lake/b", "dfs.replication of hdfs-site.xml is 'many'"),
         ({"dfs.replication": "0"}, "hdfs://lake/b", "1 to 512 is needed"),
