@@ -5,6 +5,7 @@ The HTTP client is imported and made with the first query, as for clients' metri
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
@@ -16,8 +17,8 @@ from bmq.protocol.errors import BmqError
 if TYPE_CHECKING:
     import httpx
 
-ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
-QUERIES_MAX: Final = 16
+ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
+QUERIES_MAX: Final = 4
 """Queries of one node under way: each may hold its answer in memory."""
 TOKEN_BYTES_MAX: Final = 4_096
 
@@ -75,14 +76,22 @@ class IndexQueries:
         url = f"{self._settings.url.rstrip('/')}/v1/indexes/{quote(name, safe='')}/query"
         headers = {"content-type": "application/json", **self._authorization()}
         answer = bytearray()
+        timeout_ms = self._settings.timeout_ms
         try:
-            async with self._client.stream("POST", url, content=body, headers=headers) as response:
+            async with (
+                asyncio.timeout(timeout_ms / 1_000),  # httpx's bounds each read, so not an answer that trickles
+                self._client.stream("POST", url, content=body, headers=headers) as response,
+            ):
                 async for chunk in response.aiter_bytes():
                     answer += chunk
                     if len(answer) > ANSWER_BYTES_MAX:
                         raise IndexServiceAway(
                             f"the answer has more than {ANSWER_BYTES_MAX} bytes; ask for a smaller limit"
                         )
+        except TimeoutError:
+            raise IndexServiceAway(
+                f"the query service {self._settings.url} has not answered within {timeout_ms} ms"
+            ) from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             reason = str(error) or type(error).__name__
             raise IndexServiceAway(f"the query service {self._settings.url} does not answer: {reason}") from None

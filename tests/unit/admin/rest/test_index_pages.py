@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -161,6 +162,27 @@ async def test_queries_under_way_are_bounded() -> None:
     queries._under_way = QUERIES_MAX
     with pytest.raises(IndexServiceAway, match="are under way at this node"):
         await queries.ask("orders_index", b"{}")
+
+
+class TricklingAnswer(httpx.AsyncByteStream):
+    """Sends a byte in each turn of the loop, for ever: no single read takes long."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            await asyncio.sleep(0)
+            yield b"x"
+
+
+async def test_an_answer_that_trickles_gives_its_place_back() -> None:
+    settings = IndexServiceSettings(url="http://service", timeout_ms=100)
+    queries = service(lambda _: httpx.Response(200, stream=TricklingAnswer()), settings)
+    with pytest.raises(IndexServiceAway, match="has not answered within 100 ms"):
+        await queries.ask("orders_index", b"{}")
+    assert queries._under_way == 0
+
+
+def test_what_answers_may_hold_in_memory() -> None:
+    assert ANSWER_BYTES_MAX * QUERIES_MAX <= 64 * 1024 * 1024
 
 
 def test_the_path_has_its_line_among_the_rights() -> None:
