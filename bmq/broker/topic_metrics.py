@@ -16,6 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from bmq.broker.partition_load import Figures
+from bmq.log.partition_log import TopicPartition
 
 OTHER_TOPICS: Final = "(other)"
 """Not the name of a topic: Kafka allows no parentheses in those."""
@@ -23,7 +24,13 @@ PARTITIONS_PER_TURN: Final = 500
 
 
 class CountedPartition(Protocol):
-    """A partition that is owned here, or was a moment ago. The same object as long as it is owned."""
+    """A partition that is owned here."""
+
+    @property
+    def topic_partition(self) -> TopicPartition: ...
+
+    @property
+    def leader_epoch(self) -> int: ...
 
     @property
     def topic_name(self) -> str: ...
@@ -32,11 +39,14 @@ class CountedPartition(Protocol):
 
 
 class TopicTotals:
-    """Adds up what partitions count, by topic, across moves of partitions. Pure: the partitions are handed in."""
+    """Adds up what partitions count, by topic, across moves of partitions. Pure: the partitions are handed in.
+
+    It holds no partition: what one counted between the last call and its end is left out.
+    """
 
     def __init__(self, topics_max: int) -> None:
         self._topics_max = topics_max
-        self._seen: dict[CountedPartition, Figures] = {}
+        self._seen: dict[tuple[TopicPartition, int], Figures] = {}
         self._others: set[str] = set()
         self._totals: dict[str, list[int]] = {}
         self.sizes: Mapping[str, int] = {}
@@ -44,24 +54,24 @@ class TopicTotals:
 
     def add(self, now: Mapping[CountedPartition, Figures]) -> Mapping[str, tuple[int, int, int]]:
         """Bytes in, records in and bytes out by topic since the start of the process. `now`: all partitions of now."""
-        # The last counts of partitions that ended since the last call: their objects are kept until here.
-        ended = {partition: partition.figures() for partition in self._seen if partition not in now}
         traffic: Counter[str] = Counter()
-        for partition, figures in (*now.items(), *ended.items()):
+        for partition, figures in now.items():
             traffic[partition.topic_name] += figures.bytes_in + figures.bytes_out
         named = {partition.topic_name for partition in now}
         self._others &= named
         for topic in [topic for topic in self._totals if topic not in named and topic != OTHER_TOPICS]:
-            if all(partition.topic_name != topic for partition in ended):
-                del self._totals[topic]  # gone from this node: a series that comes back begins at 0, as after a restart
+            del self._totals[topic]  # gone from this node: a series that comes back begins at 0, as after a restart
         for topic, _ in traffic.most_common():
             self._give_place(topic)
-        for partition, figures in (*now.items(), *ended.items()):
-            before = self._seen.get(partition, _NOTHING)
+        seen: dict[tuple[TopicPartition, int], Figures] = {}
+        for partition, figures in now.items():
+            start = (partition.topic_partition, partition.leader_epoch)
+            before = self._seen.get(start, _NOTHING)
             totals = self._totals[self._label(partition.topic_name)]
             for place, (value, old) in enumerate(zip(figures[:3], before[:3], strict=True)):
-                totals[place] += max(0, value - old)
-        self._seen = dict(now)
+                totals[place] += value - old if value >= old else value  # less than before: it was started again
+            seen[start] = figures
+        self._seen = seen
         self.sizes, self.partitions = self._summed(now)
         return {topic: (totals[0], totals[1], totals[2]) for topic, totals in self._totals.items()}
 

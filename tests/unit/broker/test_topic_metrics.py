@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import count
+from uuid import UUID
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -12,8 +16,12 @@ from prometheus_client import CollectorRegistry
 from bmq.broker import topic_metrics
 from bmq.broker.partition_load import Figures
 from bmq.broker.topic_metrics import OTHER_TOPICS, TopicCollector, TopicTotals
+from bmq.log.partition_log import TopicPartition
 
 pytestmark = pytest.mark.unit
+
+
+_numbers = count()
 
 
 @dataclass(eq=False)
@@ -22,6 +30,8 @@ class Partition:
 
     topic_name: str
     counted: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
+    topic_partition: TopicPartition = field(default_factory=lambda: TopicPartition(UUID(int=1), next(_numbers)))
+    leader_epoch: int = 1
 
     def figures(self) -> Figures:
         return Figures(*self.counted)
@@ -44,10 +54,28 @@ def test_a_partition_that_leaves_takes_nothing_with_it() -> None:
     totals = TopicTotals(10)
     stays, leaves = Partition("a", [10, 1, 0, 0]), Partition("a", [5, 1, 0, 0])
     added(totals, [stays, leaves])
-    leaves.counted[0] = 8  # after the last scrape, before it left
-    assert added(totals, [stays])["a"] == (18, 2, 0)
+    assert added(totals, [stays])["a"] == (15, 2, 0)
     comes = Partition("a", [4, 1, 0, 0])
-    assert added(totals, [stays, comes])["a"] == (22, 3, 0)
+    assert added(totals, [stays, comes])["a"] == (19, 3, 0)
+
+
+@pytest.mark.parametrize("leader_epoch", [1, 2])
+def test_a_partition_that_starts_again_counts_from_0(leader_epoch: int) -> None:
+    totals = TopicTotals(10)
+    before = Partition("a", [10, 5, 3, 0])
+    added(totals, [before])
+    again = Partition("a", [4, 1, 2, 0], before.topic_partition, leader_epoch)
+    assert added(totals, [again])["a"] == (14, 6, 5)
+
+
+def test_an_ended_partition_is_not_held_until_the_next_scrape() -> None:
+    totals = TopicTotals(10)
+    partition = Partition("a", [10, 1, 0, 0])
+    held = weakref.ref(partition)
+    added(totals, [partition])
+    del partition
+    gc.collect()
+    assert held() is None
 
 
 def test_a_topic_that_is_gone_has_no_series() -> None:
