@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Final
 
 from fastapi import APIRouter, Request
@@ -82,6 +83,7 @@ def security_pages(sources: RestSources) -> APIRouter:
         )
         answer = await user_requests(sources, request).ask(ApiKey.DESCRIBE_ACLS, asked)
         check(answer.error_code, answer.error_message)
+        found = ((resource, acl) for resource in answer.resources for acl in resource.acls)
         lines = [
             AclLine(
                 resource_type=ResourceType(resource.resource_type).name.lower(),
@@ -92,10 +94,9 @@ def security_pages(sources: RestSources) -> APIRouter:
                 operation=Operation(acl.operation).name.lower(),
                 permission=Permission(acl.permission_type).name.lower(),
             )
-            for resource in answer.resources
-            for acl in resource.acls
+            for resource, acl in islice(found, SHOWN_MAX)
         ]
-        return AclPage(acls=lines[:SHOWN_MAX], count=len(lines))
+        return AclPage(acls=lines, count=sum(len(resource.acls) for resource in answer.resources))
 
     @pages.get("/v1/users", responses=errors(503, 504))
     async def users(request: Request) -> UserPage:
@@ -112,9 +113,9 @@ def security_pages(sources: RestSources) -> APIRouter:
                     for each in one.credential_infos
                 ],
             )
-            for one in sorted(answer.results, key=lambda one: one.user)
+            for one in sorted(answer.results, key=lambda one: one.user)[:SHOWN_MAX]
         ]
-        return UserPage(users=lines[:SHOWN_MAX], count=len(lines))
+        return UserPage(users=lines, count=len(answer.results))
 
     @pages.get("/v1/quotas", responses=errors(503, 504))
     async def quotas(request: Request) -> QuotaPage:
@@ -129,8 +130,8 @@ def security_pages(sources: RestSources) -> APIRouter:
                 entity={part.entity_type: part.entity_name for part in entry.entity},
                 values={value.key: value.value for value in entry.values},
             )
-            for entry in entries
+            for entry in islice(entries, SHOWN_MAX)
         ]
-        return QuotaPage(quotas=lines[:SHOWN_MAX], count=len(lines))
+        return QuotaPage(quotas=lines, count=len(entries))
 
     return pages
