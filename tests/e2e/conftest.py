@@ -19,6 +19,9 @@ from testing.servers import BmqServer, KafkaServer, Server
 
 SERVER_KIND = os.environ.get("BMQ_E2E_SERVER", "bmq")
 
+MANY_SERIES = {"BMQ_METRICS__TOPICS_MAX": "10000", "BMQ_METRICS__GROUP_TOPICS_MAX": "10000"}
+"""The shared server has the topics and groups of all tests: each test finds its own at /metrics."""
+
 TopicMaker = Callable[..., str]
 ServerMaker = Callable[[], Server]
 
@@ -48,7 +51,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 def make_server(directory: Path) -> Server:
     if SERVER_KIND == "kafka":
         return KafkaServer(directory, {"offsets.topic.num.partitions": "5"})
-    return BmqServer(directory)
+    return BmqServer(directory, MANY_SERIES)
 
 
 @pytest.fixture(scope="session")
