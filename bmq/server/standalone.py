@@ -21,6 +21,7 @@ from bmq.admin.delayed_records import DelayedRecords
 from bmq.admin.group_explainer import GroupExplainer
 from bmq.admin.group_lag import GroupLag
 from bmq.admin.health import HealthFacts, Stage
+from bmq.admin.metrics_refresh import refresh_all
 from bmq.admin.redrives import Redrives
 from bmq.broker.manager import PartitionManager
 from bmq.broker.partition_states import Offline
@@ -289,8 +290,7 @@ class StandaloneServer:
 
     async def refresh_metrics(self) -> None:
         """Ask what a scrape needs; before each one."""
-        for each in self._refreshed:
-            await each.refresh()
+        await refresh_all(self._refreshed)
 
     # --- start
     async def start(self) -> tuple[str, int]:
