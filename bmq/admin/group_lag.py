@@ -24,24 +24,28 @@ from bmq.log.partition_log import TopicPartition
 from bmq.metadata.image import MetadataImage
 
 OTHERS: Final = "(other)"
-OFFSETS_MAX: Final = 100_000
-"""Committed offsets that one scrape looks at; those of further groups are counted as unknown."""
+OFFSETS_MAX: Final = 20_000
+"""Committed offsets that one scrape looks at; those of groups for which there is no room are counted as unknown."""
 PARTITIONS_MAX: Final = 10_000
 """Partitions whose ends are remembered."""
 POINTS_MAX: Final = 64
 """Remembered ends of a partition; older ones are thinned out."""
 _REFRESH_S: Final = 1.0
-_OFFSETS_PER_TURN: Final = 2_000
+_ROWS_PER_TURN: Final = 2_000
 
-Positions = Iterable[tuple[str, Mapping[str, Mapping[int, int]]]]
-"""Group, and its committed offsets by topic and partition."""
+Positions = Iterable[tuple[str, int, Callable[[], Mapping[str, Mapping[int, int]]]]]
+"""Group, how many offsets it has committed, and what gives them by topic and partition."""
+_Rows = list[tuple[str, str, dict[TopicPartition, int]]]
+"""Group, topic and offsets by partition."""
 
 
 class LogEnds(Protocol):
     """Where logs end."""
 
     async def of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """High watermarks of these partitions; without those that are not known. Raises nothing, and has a bound in time."""
+        """High watermarks of these partitions as of now; without those that are not known. Raises nothing, and has a bound
+        in time.
+        """
 
 
 class EndHistory:
@@ -108,6 +112,21 @@ def bounded(lags: Mapping[tuple[str, str], Lag], count_max: int) -> dict[tuple[s
     return found
 
 
+class _Turns:
+    """Gives others their turn of the event loop now and then."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def is_over(self, count: int = 1) -> bool:
+        """After `count` further rows: whether to give a turn now."""
+        self._count += count
+        if self._count < _ROWS_PER_TURN:
+            return False
+        self._count = 0
+        return True
+
+
 class GroupLag(Collector):
     """`refresh` before each scrape; `collect` shows what it found. `now_s`: a clock that does not go back."""
 
@@ -137,58 +156,85 @@ class GroupLag(Collector):
             if self._now_s() - self._refreshed_s < _REFRESH_S:
                 return
             rows, unknown_count = await self._rows()
-            wanted = {partition for _, _, offsets in rows for partition in offsets}
-            ends = {partition: end for partition, end in self._known_ends.items() if partition in wanted}
-            ends.update(await self._ends.of(wanted))
+            turns = _Turns()
+            wanted: set[TopicPartition] = set()
+            for _, _, offsets in rows:
+                wanted.update(offsets)
+                if turns.is_over(len(offsets)):
+                    await asyncio.sleep(0)
+            fresh = await self._ends.of(wanted)
             now_s = self._refreshed_s = self._now_s()
+            ends: dict[TopicPartition, int] = {}
+            for partition in wanted:
+                end = fresh.get(partition, self._known_ends.get(partition))
+                if end is not None:
+                    ends[partition] = end
+                if turns.is_over():
+                    await asyncio.sleep(0)
             self._known_ends = ends
-            self._remember(now_s, rows, ends)
-            lags: dict[tuple[str, str], Lag] = {}
-            for group, topic, offsets in rows:
-                lag = lags.setdefault((group, topic), Lag())
-                for partition, offset in offsets.items():
-                    end = ends.get(partition)
-                    if end is None:
-                        unknown_count += 1
-                        continue
-                    history = self._histories.get(partition)
-                    seconds = 0.0 if history is None else history.behind_s(offset, now_s)
-                    lag.add(Lag(max(0, end - offset), seconds, offset))
+            await self._remember(now_s, rows, fresh)
+            lags, without_end_count = await self._lags_of(now_s, rows)
             self._lags = bounded(lags, self._settings.group_topics_max)
-            self._unknown_count = unknown_count
+            self._unknown_count = unknown_count + without_end_count
 
-    async def _rows(self) -> tuple[list[tuple[str, str, dict[TopicPartition, int]]], int]:
-        """Group, topic and offsets by partition, of topics that exist; and how many offsets were left out."""
-        rows: list[tuple[str, str, dict[TopicPartition, int]]] = []
-        seen_count = turn_count = left_out = 0
-        topics = self._image().topics
-        for group, by_topic in self._positions():
-            for name, offsets in by_topic.items():
+    async def _rows(self) -> tuple[_Rows, int]:
+        """Of topics that exist; and how many offsets were left out. Groups for which there is no room are not unpacked."""
+        rows: _Rows = []
+        turns = _Turns()
+        seen_count = left_out = 0
+        for group, count, look in self._positions():
+            topics = self._image().topics
+            if seen_count + count > OFFSETS_MAX:
+                left_out += count
+                if turns.is_over():
+                    await asyncio.sleep(0)
+                continue
+            looked_count = 0
+            for name, offsets in look().items():
+                looked_count += len(offsets)
                 topic = topics.get(name)
-                if topic is None:
-                    continue
-                if seen_count + len(offsets) > OFFSETS_MAX:
-                    left_out += len(offsets)
-                    continue
-                seen_count += len(offsets)
-                rows.append((group, name, {TopicPartition(topic.topic_id, one): at for one, at in offsets.items()}))
-            if seen_count - turn_count >= _OFFSETS_PER_TURN:
-                turn_count = seen_count
+                if topic is not None:
+                    rows.append((group, name, {TopicPartition(topic.topic_id, one): at for one, at in offsets.items()}))
+            seen_count += looked_count
+            if turns.is_over(1 + looked_count):
                 await asyncio.sleep(0)
         return rows, left_out
 
-    def _remember(
-        self,
-        now_s: float,
-        rows: Iterable[tuple[str, str, Mapping[TopicPartition, int]]],
-        ends: Mapping[TopicPartition, int],
-    ) -> None:
+    async def _lags_of(self, now_s: float, rows: _Rows) -> tuple[dict[tuple[str, str], Lag], int]:
+        """By group and topic; and how many offsets have no known end."""
+        lags: dict[tuple[str, str], Lag] = {}
+        unknown_count = 0
+        turns = _Turns()
+        for group, topic, offsets in rows:
+            lag = lags.setdefault((group, topic), Lag())
+            for partition, offset in offsets.items():
+                if turns.is_over():
+                    await asyncio.sleep(0)
+                end = self._known_ends.get(partition)
+                if end is None:
+                    unknown_count += 1
+                    continue
+                lag.records += max(0, end - offset)
+                lag.committed += offset
+                history = self._histories.get(partition)
+                if history is not None:
+                    lag.seconds = max(lag.seconds, history.behind_s(offset, now_s))
+        return lags, unknown_count
+
+    async def _remember(self, now_s: float, rows: _Rows, fresh: Mapping[TopicPartition, int]) -> None:
+        """Only ends as of now: an old one would look like a log that has not grown since."""
         least: dict[TopicPartition, int] = {}
+        turns = _Turns()
         for _, _, offsets in rows:
             for partition, offset in offsets.items():
                 least[partition] = min(offset, least.get(partition, offset))
-        self._histories = {key: history for key, history in self._histories.items() if key in ends}
-        for partition, end in ends.items():
+                if turns.is_over():
+                    await asyncio.sleep(0)
+        kept = self._known_ends
+        self._histories = {key: history for key, history in self._histories.items() if key in kept}
+        for partition, end in fresh.items():
+            if turns.is_over():
+                await asyncio.sleep(0)
             history = self._histories.get(partition)
             if history is None:
                 if len(self._histories) >= PARTITIONS_MAX:

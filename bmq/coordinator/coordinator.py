@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 from weakref import WeakSet
 
@@ -229,13 +230,14 @@ class GroupCoordinator:
             "streams": sum(len(shard.streams.groups) for shard in shards),
         }
 
-    def positions(self) -> Iterator[tuple[str, Mapping[str, Mapping[int, int]]]]:
-        """Each group of this node with its committed offsets by topic and partition. Offsets may change meanwhile: each
-        group's are as of its turn.
+    def positions(self) -> Iterator[tuple[str, int, Callable[[], Mapping[str, Mapping[int, int]]]]]:
+        """Each group of this node, how many offsets it has committed, and what gives them by topic and partition. Offsets
+        may change meanwhile: each group's are as of its turn.
         """
         for shard in list(self.directory.ready.values()):
-            for group_id in shard.offsets.group_ids():
-                yield group_id, shard.offsets.positions(group_id)
+            offsets = shard.offsets
+            for group_id in offsets.group_ids():
+                yield group_id, offsets.count_of(group_id), partial(offsets.positions, group_id)
 
     def _offset_count(self) -> int:
         return sum(shard.offsets.count for shard in self.directory.ready.values())

@@ -33,3 +33,12 @@ async def owned_log(services: Services, topic_id: UUID, partition: int, leader_e
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, str(error)) from error
     check_leader_epoch(log, leader_epoch)
     return log
+
+
+def started_log(services: Services, topic_id: UUID, partition: int, leader_epoch: int) -> PartitionRuntime:
+    """The log, as it is. Raises KafkaError as `owned_log`; NOT_LEADER_OR_FOLLOWER if it is not started."""
+    log = internal(services).manager.ready(TopicPartition(topic_id, partition))
+    if log is None:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is not started here")
+    check_leader_epoch(log, leader_epoch)
+    return log

@@ -225,12 +225,17 @@ class LocateOffsetResponse:
 
 @dataclass(slots=True, kw_only=True)
 class ProveOwnershipRequest:
-    """`known_offset`: asks for aborted transactions whose marker lies there or behind; -1: for none."""
+    """`known_offset`: asks for aborted transactions whose marker lies there or behind; -1: for none.
+
+    `is_glance`: nothing is proved, and an idle partition is not started; only the high watermark is answered. Older nodes
+    prove all the same.
+    """
 
     topic_id: UUID = NO_UUID
     partition: int = -1
     leader_epoch: int = -1
     known_offset: int = -1
+    is_glance: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -474,7 +479,12 @@ FORMATS: Final[dict[ApiKey, dict[str, Format]]] = {
         ),
     },
     ApiKey.PROVE_OWNERSHIP: {
-        "request": _format(ProveOwnershipRequest, *_owned(), FormatField("known_offset", "int64", tag=0, default=-1)),
+        "request": _format(
+            ProveOwnershipRequest,
+            *_owned(),
+            FormatField("known_offset", "int64", tag=0, default=-1),
+            FormatField("is_glance", "bool", tag=1, default=False),
+        ),
         "response": _format(
             ProveOwnershipResponse, *_error(), *_int64(*_OFFSETS), _many("epochs", _EPOCH_START), *_ABORTED
         ),

@@ -19,10 +19,12 @@ from bmq.internode_client.link import Link
 from bmq.internode_client.links import Links
 from bmq.log.partition_log import PartitionLog, PartitionStarting, TopicPartition
 from bmq.metadata.image import NO_LEADER, MetadataImage, Node
+from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import NOT_LEADER_AT_EPOCH, ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
+from bmq.protocol.internal_messages import ProveOwnershipRequest
 from bmq.routing.metrics import RouterCollector, RouterCounts
-from bmq.routing.remote_log import RemoteLog, RemoteLogContext
+from bmq.routing.remote_log import RemoteLog, RemoteLogContext, error_code_of
 from bmq.routing.settings import RouterSettings
 from bmq.routing.tail_stream import TailStreams
 
@@ -59,6 +61,7 @@ class Router:
     ) -> None:
         self._node_id = node_id
         self._manager = manager
+        self._links = links
         self._image = image
         self._random = random
         self._config = config
@@ -107,6 +110,24 @@ class Router:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(failure)) from failure
             if self._target(topic_partition) == target:
                 await self._pause(topic_partition, min(backoff.next_s(), left_s))
+
+    async def glance(self, topic_partition: TopicPartition) -> int:
+        """The high watermark that another node's partition has, without a proof. It is not started for this.
+
+        Raises BmqError: it is idle, its owner is away, or it has none.
+        """
+        target = self._target(topic_partition)
+        if target.leader in (self._node_id, NO_LEADER):
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "no other node owns the partition")
+        topic_id, partition = topic_partition
+        asked = ProveOwnershipRequest(
+            topic_id=topic_id, partition=partition, leader_epoch=target.leader_epoch, is_glance=True
+        )
+        timeout_s = self._config.call_timeout_ms / 1000
+        answer = await self._links.call(target.leader, ApiKey.PROVE_OWNERSHIP, asked, timeout_s=timeout_s)
+        if answer.error_code:
+            raise KafkaError(error_code_of(answer.error_code), answer.error_message or "")
+        return int(answer.high_watermark)
 
     async def prove_looks(self) -> bool:
         """Implements bmq.proxy.partitions.Partitions."""

@@ -3,52 +3,78 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from bmq.log.partition_log import PartitionLog, TopicPartition
 from bmq.metadata.image import NO_LEADER, MetadataImage
 from bmq.protocol.errors import BmqError
-from bmq.proxy.partitions import Partitions
 
 QUESTIONS_MAX: Final = 16
 """Other nodes' partitions that are asked about at the same time."""
 ASKED_MAX: Final = 1_000
-"""Partitions of other nodes that one call asks about; it goes on with further ones at the next call."""
+"""Partitions of other nodes that one round asks about; the next one goes on with further ones."""
+ROUND_S: Final = 15.0
+"""Time from one round of questions to the next, at least."""
+_PARTITIONS_PER_TURN: Final = 2_000
+
+
+class OtherLogs(Protocol):
+    """Reaches logs of other nodes."""
+
+    async def glance(self, topic_partition: TopicPartition) -> int:
+        """The high watermark; starts and proves nothing. Raises BmqError: it is idle, or its owner is away."""
 
 
 class OwnedLogEnds:
-    """`own`: a log that is owned here and started. `others`: reaches logs of other nodes; None: there are none."""
+    """`own`: a log that is owned here and started. `others`: None: there are no other nodes. `now_s`: a clock that does not
+    go back.
+    """
 
     def __init__(
         self,
         own: Callable[[TopicPartition], PartitionLog | None],
-        others: Partitions | None = None,
+        others: OtherLogs | None = None,
         image: Callable[[], MetadataImage] = MetadataImage,
         node_id: int = -1,
         wait_s: float = 1.0,
+        now_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._own = own
         self._others = others
         self._image = image
         self._node_id = node_id
         self._wait_s = wait_s
+        self._now_s = now_s
         self._asked_before: set[TopicPartition] = set()
+        self._asked_s = -math.inf
 
     async def of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """See LogEnds. A partition of this node that was not needed since the start is not started for this."""
-        found = {key: log.high_watermark for key in partitions if (log := self._own(key)) is not None}
-        if self._others is not None:
-            await self._ask(self._others, [key for key in partitions if key not in found], found)
+        """See LogEnds. A partition that was not needed since its owner's start is not started for this, here or elsewhere.
+        Between two rounds other nodes are not asked, and their ends are left out.
+        """
+        is_round = self._others is not None and self._now_s() - self._asked_s >= ROUND_S
+        found: dict[TopicPartition, int] = {}
+        elsewhere: list[TopicPartition] = []
+        for number, key in enumerate(partitions, 1):
+            if (log := self._own(key)) is not None:
+                found[key] = log.high_watermark
+            elif is_round and self._is_elsewhere(key):
+                elsewhere.append(key)
+            if number % _PARTITIONS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        if self._others is not None and elsewhere:
+            self._asked_s = self._now_s()
+            await self._ask(self._others, elsewhere, found)
         return found
 
     async def _ask(
-        self, others: Partitions, partitions: Collection[TopicPartition], found: dict[TopicPartition, int]
+        self, others: OtherLogs, elsewhere: Collection[TopicPartition], found: dict[TopicPartition, int]
     ) -> None:
-        elsewhere = [key for key in partitions if self._is_elsewhere(key)]
         waiting = [key for key in elsewhere if key not in self._asked_before]
         if not waiting:
-            waiting, self._asked_before = elsewhere, set()
+            waiting, self._asked_before = list(elsewhere), set()
         waiting = waiting[:ASKED_MAX]
         self._asked_before.update(waiting)
         left = iter(waiting)
@@ -56,14 +82,10 @@ class OwnedLogEnds:
         async def ask() -> None:
             for key in left:
                 try:
-                    log = await others.leader_of(key)
-                    await log.prove_ownership()
-                    found[key] = log.high_watermark
+                    found[key] = await others.glance(key)
                 except BmqError:
-                    continue  # its owner is away: the end stays unknown
+                    continue  # it is idle, or its owner is away: the end stays unknown
 
-        if not waiting:
-            return
         asking = [asyncio.ensure_future(ask()) for _ in range(min(QUESTIONS_MAX, len(waiting)))]
         try:
             await asyncio.wait(asking, timeout=self._wait_s)

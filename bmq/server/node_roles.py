@@ -14,6 +14,7 @@ from uuid import UUID
 from prometheus_client import CollectorRegistry
 
 from bmq.admin.group_lag import GroupLag
+from bmq.admin.metrics_refresh import refresh_all
 from bmq.broker.manager import PartitionManager
 from bmq.broker.topic_metrics import TopicCollector
 from bmq.controller.config import ControllerConfig
@@ -320,14 +321,13 @@ class NodeRoles:
 
     async def refresh_metrics(self) -> None:
         """Ask what a scrape needs; before each one."""
-        await self._topic_metrics.refresh()
-        await self._group_lag.refresh()
+        await refresh_all((self._topic_metrics, self._group_lag))
 
     def _make_group_lag(self) -> GroupLag:
         settings = self._settings
         wait_s = settings.metrics.scrape_wait_ms / 1000
-        ends = OwnedLogEnds(self.manager.ready, self.router, self._image, settings.node_id, wait_s)
         elapsed_s = self._dependencies.clock.elapsed_s
+        ends = OwnedLogEnds(self.manager.ready, self.router, self._image, settings.node_id, wait_s, elapsed_s)
         return GroupLag(self.groups.positions, ends, self._image, elapsed_s, settings.metrics)
 
     def _controller_metrics(self) -> ControllerMetrics | None:

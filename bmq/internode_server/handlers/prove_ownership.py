@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bmq.internode_server.owned_logs import owned_log
+from bmq.internode_server.owned_logs import owned_log, started_log
 from bmq.internode_server.tail_feed import aborted_between, epoch_starts_of
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.errors import BmqError
@@ -16,8 +16,11 @@ from bmq.proxy.services import Services
 async def prove_ownership(
     request: ProveOwnershipRequest, context: RequestContext, services: Services
 ) -> ProveOwnershipResponse:
-    """ProveOwnership 0. Starts an idle partition."""
+    """ProveOwnership 0. Starts an idle partition, unless it is for a glance."""
     try:
+        if request.is_glance:
+            seen = started_log(services, request.topic_id, request.partition, request.leader_epoch)
+            return ProveOwnershipResponse(high_watermark=seen.high_watermark)
         log = await owned_log(services, request.topic_id, request.partition, request.leader_epoch)
         await log.prove_ownership()
     except BmqError as error:

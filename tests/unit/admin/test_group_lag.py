@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from bmq.admin import group_lag
-from bmq.admin.group_lag import OTHERS, POINTS_MAX, EndHistory, GroupLag, Lag, bounded
+from bmq.admin.group_lag import OTHERS, POINTS_MAX, EndHistory, GroupLag, Lag, Positions, bounded
 from bmq.admin.metrics_settings import MetricsSettings
 from bmq.log.partition_log import TopicPartition
 from bmq.metadata.image import MetadataImage
@@ -27,8 +29,9 @@ class Cluster:
         self.committed: dict[str, dict[str, dict[int, int]]] = {}
         self.log_ends: dict[TopicPartition, int] = {}
         self.asked: list[Collection[TopicPartition]] = []
+        self.looked: list[str] = []
         self.lag = GroupLag(
-            lambda: list(self.committed.items()),
+            self.positions,
             self,
             lambda: self.image,
             lambda: self.now_s,
@@ -36,6 +39,14 @@ class Cluster:
         )
         self.registry = CollectorRegistry()
         self.registry.register(self.lag)
+
+    def positions(self) -> Positions:
+        for group, by_topic in self.committed.items():
+            yield group, sum(map(len, by_topic.values())), partial(self.look, group)
+
+    def look(self, group: str) -> Mapping[str, Mapping[int, int]]:
+        self.looked.append(group)
+        return self.committed[group]
 
     async def of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
         self.asked.append(partitions)
@@ -131,6 +142,39 @@ async def test_one_scrape_looks_at_a_bounded_number_of_offsets(monkeypatch: pyte
     await cluster.scrape()
     assert (cluster.value("bmq_group_lag_records", "g"), cluster.value("bmq_group_lag_records", "h")) == (2, None)
     assert cluster.registry.get_sample_value("bmq_group_lag_unknown_offsets") == 2
+
+    assert cluster.looked == ["g"], "what there is no room for is not unpacked"
+
+
+@pytest.mark.parametrize(
+    ("topic", "offsets_max"), [("orders", 1_000), ("gone", 1_000), ("orders", 4)], ids=["known", "gone", "no room"]
+)
+async def test_others_get_their_turn_during_a_scrape(
+    topic: str, offsets_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_lag, "_ROWS_PER_TURN", 10)
+    monkeypatch.setattr(group_lag, "OFFSETS_MAX", offsets_max)
+    cluster = Cluster()
+    cluster.committed = {f"g{number}": {topic: {0: 1}} for number in range(100)}
+    scrape = asyncio.ensure_future(cluster.scrape())
+    turns = 0
+    while not scrape.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= 9
+
+
+async def test_an_end_that_is_not_of_now_is_no_news_of_the_log() -> None:
+    cluster = Cluster()
+    cluster.committed = {"g": {"orders": {0: 0}}}
+    cluster.end("orders", 0, 0)
+    await cluster.scrape()  # at 115 s
+    cluster.log_ends.clear()
+    await cluster.scrape(after_s=7.0)
+    await cluster.scrape(after_s=7.0)
+    cluster.end("orders", 0, 10)
+    await cluster.scrape(after_s=1.0)  # the record at 0 may have come at any time since 115 s
+    assert cluster.value("bmq_group_lag_seconds") == 15.0
 
 
 def test_a_history_is_bounded_and_keeps_its_oldest_point() -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from bmq.broker.manager import PartitionManager
+from bmq.broker.runtime import PartitionRuntime
 from bmq.log.partition_log import AppendResult, PartitionStarting, TopicPartition
 from bmq.metadata.image import NO_LEADER
 from bmq.protocol.apis import ApiKey
@@ -52,6 +53,24 @@ async def refused(work: Coroutine[Any, Any, Any]) -> KafkaError:
     with pytest.raises(KafkaError) as caught:
         await work
     return caught.value
+
+
+def test_a_glance_starts_no_partition_and_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster()
+
+    async def not_proved(_: PartitionRuntime) -> None:
+        raise AssertionError("a proof asks the store")
+
+    async def main() -> None:
+        assert (await refused(cluster.router.glance(key()))).code is MOVED
+        assert cluster.nodes[2].manager.ready(key()) is None
+        assert (await append(await remote(cluster), b"a", b"b")).error_code is ErrorCode.NONE
+        monkeypatch.setattr(PartitionRuntime, "prove_ownership", not_proved)
+        assert await cluster.router.glance(key()) == 2
+        cluster.name_owner(0, 3)  # which has not begun
+        assert (await refused(cluster.router.glance(key()))).code is MOVED
+
+    cluster.run(main)
 
 
 def test_a_log_is_ready_once_its_owner_was_reached() -> None:
