@@ -31,10 +31,10 @@ def encoded_bytes(content: bytes | None) -> bytes:
 
 
 def encoded_headers(headers: Iterable[Header]) -> bytes:
-    """Raises BadFields: too many, or a name that is too long."""
+    """Raises BadFields: too many, or a name that is too long; UnicodeEncodeError: a name that is no text."""
     parts = [b""]
     for name, content in headers:
-        raw = name.encode("utf-8", "surrogateescape")
+        raw = name.encode("utf-8")
         if len(raw) > 0xFFFF:
             raise BadFields("the name of a header has more than 65,535 bytes")
         parts += (_U16.pack(len(raw)), raw, encoded_bytes(content))

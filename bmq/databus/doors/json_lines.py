@@ -33,6 +33,8 @@ def records_of_lines(body: bytes) -> list[NewRecord]:
             records.append(_record(line))
         except BadLine as error:
             raise BadLine(f"line {number}: {error}") from None
+        except RecursionError:
+            raise BadLine(f"line {number}: its JSON is too deep") from None
     return records
 
 

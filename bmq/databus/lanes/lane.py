@@ -161,11 +161,9 @@ class Lane:
             self._busy = (position, self.spool.last + 1)
             limits = self.limits
             records = self._reader.read(limits.transaction_bytes, limits.transaction_records)
-            if not records:
-                # The rest of the files is damaged or was deleted by hand.
-                self._reader.next_number = max(self._reader.next_number, self._busy[1])
-                continue
-            position = records[-1].number + 1
+            # Without records the rest of the files is damaged, was deleted by hand, or made room: the position passes it.
+            position = self._reader.next_number if records else self._busy[1]
+            self._reader.next_number = max(self._reader.next_number, position)
             self._busy = (self._busy[0], position)
             self._commit(records, position)
             self._busy = (position, position)

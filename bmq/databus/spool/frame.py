@@ -74,6 +74,11 @@ def encoded_frame(number: int, timestamp_ms: int, topic: bytes, channel: bytes, 
     return _FRAME.pack(len(body), crc32c(body)) + body
 
 
+def body_bytes(topic: bytes, channel: bytes, fields: bytes) -> int:
+    """Length of a frame's body; readers take BODY_BYTES_MAX."""
+    return _BODY.size + len(topic) + len(channel) + len(fields)
+
+
 def record_fields(key: bytes | None, value: bytes | None, headers: bytes) -> bytes:
     """Key, value and encoded headers, as a frame has them."""
     return encoded_bytes(key) + encoded_bytes(value) + headers

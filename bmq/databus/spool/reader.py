@@ -23,7 +23,7 @@ CHUNK_BYTES: Final = 1 << 20
 
 
 class SpoolReader:
-    """`next_number`: records below it were read. `on_damage` gets a sentence for each damaged file."""
+    """`next_number`: records below it were read. `on_damage` gets a sentence for each damaged file or record."""
 
     def __init__(self, spool: Spool, on_damage: Callable[[str], None]) -> None:
         self._spool = spool
@@ -31,6 +31,8 @@ class SpoolReader:
         self._descriptor = -1
         self._first = -1
         self._offset = 0
+        self._unreadable_to = -1
+        """Number of the last record that was left out and counted."""
         self.next_number = 0
 
     def seek(self, number: int) -> None:
@@ -97,13 +99,13 @@ class SpoolReader:
                 return self._damaged(segment, offset, found, "a length is wrong")
             if not is_whole(data, offset, end):
                 return self._damaged(segment, offset, found, "a checksum is wrong")
-            if number_of_frame(data, offset) >= self.next_number:
+            number = number_of_frame(data, offset)
+            if number >= self.next_number:
                 try:
-                    record = decoded_frame(data, offset, end)
+                    found.append(decoded_frame(data, offset, end))
                 except BadFields as error:
-                    return self._damaged(segment, offset, found, str(error))
-                found.append(record)
-                self.next_number = record.number + 1
+                    self._left_out(segment, number, str(error))
+                self.next_number = number + 1
             offset = end
         self._offset += offset
         return found
@@ -125,6 +127,13 @@ class SpoolReader:
             return left < FRAME_HEADER_BYTES
         wanted = frame_bytes_wanted(data, offset, len(data))
         return left > 0 and (wanted is None or wanted > left)
+
+    def _left_out(self, segment: Segment, number: int, why: str) -> None:
+        """A record with a right checksum that cannot be read: those behind it can."""
+        if number > self._unreadable_to:
+            self._unreadable_to = number
+            self._spool.recovery.unreadable += 1
+            self._on_damage(f"the record {number} in {segment.path} cannot be read and is left out: {why}")
 
     def _damaged(self, segment: Segment, offset: int, found: list[SpooledRecord], why: str) -> list[SpooledRecord]:
         """Leave the rest of the file out."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
+from bmq.databus.record_fields import BadFields
 from bmq.databus.spool.errors import SpoolUnusable, SpoolWriteFailed
 from bmq.databus.spool.files import PRIVATE, read_small, replace_file, sync_directory, write_all
 from bmq.databus.spool.frame import (
@@ -62,10 +63,11 @@ class SpoolBudget:
 
 @dataclass(slots=True)
 class Recovery:
-    """What a start found. `findings`: one sentence each, for the log."""
+    """What a start found. `findings`: one sentence each, for the log. `unreadable`: records that were left out since."""
 
     cut_bytes: int = 0
     set_aside: int = 0
+    unreadable: int = 0
     findings: list[str] = field(default_factory=list)
 
 
@@ -85,6 +87,10 @@ class Spool:
         self._mutex = Lock()
         self._descriptor = -1
         self._segments: list[Segment] = []
+        self._sync_asked_to = -1
+        """Number of the last record that a `sync` was asked for."""
+        self._sync_failed_to = -1
+        """The last record that may be lost, by a failed fsync(2)."""
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._recover()
@@ -116,17 +122,28 @@ class Spool:
             self._budget.add(len(frames))
 
     def sync(self) -> None:
-        """Make all appended records durable. Raises SpoolWriteFailed."""
+        """Make all appended records durable. Raises SpoolWriteFailed, also for a file that was ended since the last call.
+
+        The kernel tells of a failure once, so that a failed file is ended and counts for all records in it.
+        """
+        reason = "its file was ended"
         with self._mutex:
-            if self._descriptor < 0:
-                return
-            descriptor = os.dup(self._descriptor)
-        try:
-            os.fsync(descriptor)
-        except OSError as error:
-            raise SpoolWriteFailed(f"the spool {self.directory} cannot be synced: {error.strerror}") from None
-        finally:
-            os.close(descriptor)
+            asked_before, self._sync_asked_to = self._sync_asked_to, self.last
+            try:
+                descriptor = os.dup(self._descriptor) if self._descriptor >= 0 else -1
+            except OSError as error:
+                raise SpoolWriteFailed(f"the spool {self.directory} cannot be synced: {error.strerror}") from None
+        if descriptor >= 0:
+            try:
+                os.fsync(descriptor)
+            except OSError as error:
+                reason = error.strerror or str(error)
+                self._end_unsynced()
+            finally:
+                os.close(descriptor)
+        with self._mutex:
+            if self._sync_failed_to > asked_before:
+                raise SpoolWriteFailed(f"the spool {self.directory} cannot be synced: {reason}")
 
     def close(self) -> None:
         """Close the file; its records stay."""
@@ -193,7 +210,10 @@ class Spool:
                     break
             else:
                 return None
-        counts = counted(segment.path, 0) if segment.counts is None else segment.counts
+        try:
+            counts = counted(segment.path, 0) if segment.counts is None else segment.counts
+        except OSError:
+            counts = {}  # deleted by hand
         self._delete([segment])
         return counts
 
@@ -290,12 +310,23 @@ class Spool:
             segment.path.unlink(missing_ok=True)
 
     def _close_file(self) -> None:
+        """A failed fsync(2) is told by the next `sync`."""
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             try:
                 if self.is_synced:
                     os.fsync(descriptor)
+            except OSError:
+                self._sync_failed_to = self.last
             finally:
+                os.close(descriptor)
+
+    def _end_unsynced(self) -> None:
+        """A file whose fsync(2) failed may have a hole, and what follows one cannot be read: nothing is put behind it."""
+        with self._mutex:
+            self._sync_failed_to = self.last
+            if self._descriptor >= 0:
+                descriptor, self._descriptor = self._descriptor, -1
                 os.close(descriptor)
 
     def _taken_below(self, position: int) -> list[Segment]:
@@ -320,7 +351,10 @@ def counted(path: Path, from_number: int) -> dict[str, int]:
     data = path.read_bytes()
     counts: dict[str, int] = {}
     for start, end in whole_frames(data, FILE_HEADER_BYTES, len(data)):
-        record = decoded_frame(data, start, end)
+        try:
+            record = decoded_frame(data, start, end)
+        except BadFields:
+            continue
         if record.number >= from_number:
             counts[record.channel] = counts.get(record.channel, 0) + 1
     return counts

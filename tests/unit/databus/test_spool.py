@@ -307,3 +307,99 @@ def test_headers_and_none_survive_the_disk(tmp_path: Path) -> None:
     spool.append(frame_with_headers(1, None, [("a", None), ("b", b"x")]), 1, 1, {"c": 1})
     (record,) = everything(spool)
     assert (record.key, record.value, record.headers) == (None, b"", [("a", None), ("b", b"x")])
+
+
+def unreadable_frame(number: int) -> bytes:
+    """A right checksum over a header whose name is not UTF-8, as former releases wrote them."""
+    headers = b"\x00\x01" + b"\x00\x01\xff" + b"\xff\xff\xff\xff"
+    return frames.encoded_frame(number, NOW_MS, b"t", b"c", frames.record_fields(None, b"v", headers))
+
+
+def test_a_record_that_cannot_be_read_costs_only_itself(tmp_path: Path) -> None:
+    spool = open_spool(tmp_path / "s")
+    spool.append(frame(0) + unreadable_frame(1) + frame(2), 0, 2, {"c": 3})
+    fill(spool, range(3, 5))
+    findings: list[str] = []
+    reader = reader_of(spool, 0, findings)
+    for _ in range(2):
+        reader.seek(0)
+        assert [record.number for record in reader.read(1 << 20, 100)] == [0, 2, 3, 4]
+    reader.close()
+    assert len(findings) == 1
+    assert "the record 1 in " in findings[0]
+    assert spool.recovery.unreadable == 1
+    assert open_spool(tmp_path / "s").drop_oldest(0, 0) == {"c": 4}
+
+
+def test_a_name_of_a_header_that_is_no_text_is_refused() -> None:
+    with pytest.raises(UnicodeEncodeError):
+        encoded_headers([("\udcff", b"")])
+
+
+def test_a_file_deleted_by_hand_can_be_dropped(tmp_path: Path) -> None:
+    spool = open_spool(tmp_path / "s")
+    fill(spool, range(4))
+    again = open_spool(tmp_path / "s")
+    for path in (tmp_path / "s").glob("*.spool"):
+        path.unlink()
+    assert again.drop_oldest(0, 0) == {}
+    assert again.bytes_used == 0
+
+
+def broken_once(descriptor: int) -> None:
+    raise OSError(errno.EIO, "Input/output error")
+
+
+@pytest.mark.parametrize("call", ["dup", "fsync"])
+def test_a_failed_sync_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    spool = open_spool(tmp_path / "s", is_synced=True)
+    fill(spool, range(3))
+    monkeypatch.setattr(os, call, broken_once)
+    with pytest.raises(SpoolWriteFailed, match="cannot be synced: Input/output error"):
+        spool.sync()
+    monkeypatch.undo()
+    fill(spool, range(3, 5))
+    spool.sync()
+    assert numbers_of(spool) == [0, 1, 2, 3, 4]
+
+
+def test_a_failed_sync_counts_for_records_that_came_meanwhile_and_ends_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel tells of it once: a second fsync(2) succeeds although they may be lost."""
+    spool = open_spool(tmp_path / "s", is_synced=True)
+    fill(spool, range(3))
+
+    def broken(descriptor: int) -> None:
+        fill(spool, range(3, 5))
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", broken)
+    with pytest.raises(SpoolWriteFailed):
+        spool.sync()
+    monkeypatch.undo()
+    with pytest.raises(SpoolWriteFailed):
+        spool.sync()
+    fill(spool, range(5, 7))
+    spool.sync()
+    assert len(list((tmp_path / "s").glob("*.spool"))) == 2
+
+
+def test_a_failed_sync_of_a_file_that_ends_is_told_by_the_next_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = open_spool(tmp_path / "s", segment_bytes=200, is_synced=True)
+    fill(spool, range(2))
+    real, faults = os.fsync, iter([OSError(errno.EIO, "Input/output error")])
+
+    def broken(descriptor: int) -> None:
+        for fault in faults:
+            raise fault
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", broken)
+    fill(spool, range(2, 8))
+    with pytest.raises(SpoolWriteFailed, match="its file was ended"):
+        spool.sync()
+    spool.sync()
+    assert numbers_of(spool) == list(range(8))
