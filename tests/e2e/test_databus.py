@@ -218,6 +218,19 @@ def test_records_of_a_deleted_topic_wait_and_those_of_others_go_on(node: BmqServ
 
 
 @pytest.mark.clients
+def test_a_record_with_a_wrong_timestamp_is_set_aside_and_others_go_on(node: BmqServer, agent: AgentProcess) -> None:
+    create_topic(node, TOPIC, PARTITIONS)
+    version = put_channel(node)
+    agent.start()
+    wait_for_version(agent, version)
+    lines = b'{"value": "of the year 2100", "timestamp_ms": 4102444800000}\n{"value": "of now"}\n'
+    assert post(agent, CHANNEL, lines, "application/x-ndjson")[0] == 200
+    agent.wait_until_empty(60)
+    assert landed(node) == [b"of now"]
+    assert 'bmq_databus_cluster_refused_records_total{lane="lz4"} 1.0' in agent.metrics()
+
+
+@pytest.mark.clients
 def test_the_clients_of_the_documentation(node: BmqServer, agent: AgentProcess, tmp_path: Path) -> None:
     create_topic(node, TOPIC, PARTITIONS)
     version = put_channel(node)

@@ -46,7 +46,43 @@ _OF_A_RECORD: Final = frozenset(
         KafkaError.INVALID_MSG,
         KafkaError.RECORD_LIST_TOO_LARGE,
         KafkaError.INVALID_RECORD,
+        KafkaError.INVALID_TIMESTAMP,
         KafkaError.POLICY_VIOLATION,
+    }
+)
+# Delivery errors never say that they are retriable. Such a record must not be set aside: it would be lost.
+_OF_THE_CLUSTER: Final = frozenset(
+    {
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.CONCURRENT_TRANSACTIONS,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.DUPLICATE_SEQUENCE_NUMBER,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.ILLEGAL_SASL_STATE,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.INVALID_PRODUCER_ID_MAPPING,
+        KafkaError.INVALID_TXN_STATE,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.NOT_ENOUGH_REPLICAS,
+        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        KafkaError.PRODUCER_FENCED,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.THROTTLING_QUOTA_EXCEEDED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTION_COORDINATOR_FENCED,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.UNKNOWN_PRODUCER_ID,
+        KafkaError.UNSUPPORTED_VERSION,
     }
 )
 
@@ -254,8 +290,10 @@ class KafkaTransactions:
             self._note(message.topic(), error)
 
     def _note(self, topic: str, error: Any) -> None:
+        """A code of the cluster that is not known here holds up its topic alone, and loses nothing."""
         code = error.code()
-        if code in _OF_THE_TOPIC:
+        is_known = code <= 0 or code in _OF_A_RECORD or code in _OF_THE_CLUSTER or error.fatal()
+        if code in _OF_THE_TOPIC or not is_known:
             self._errors.by_topic[topic] = TopicRefusal(
                 f"the cluster takes no records for the topic {topic}: {error.str()}"
             )
