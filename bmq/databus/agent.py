@@ -135,11 +135,12 @@ class Agent:
                 {
                     "name": lane.name,
                     "trouble": lane.trouble,
-                    "is_empty": lane.is_empty,
+                    "is_empty": lane.is_empty and not self._lanes.parkings[key].waiting(),
+                    "parked_topics": sorted(self._lanes.parkings[key].waiting()),
                     "position": lane.spool.position,
                     "last": lane.spool.last,
                 }
-                for lane in self._lanes.lanes.values()
+                for key, lane in self._lanes.lanes.items()
             ],
             "refused_topics": dict(self._lanes.refused_topics),
         }

@@ -68,10 +68,12 @@ class AgentMetrics(Collector):
             transactions.add_metric([lane.name], lane.committed_transactions)
         parked = _gauge("parked_topics", "Topics whose records wait because the cluster takes none", "lane")
         set_aside = _counter("cluster_refused_records", "Records that the cluster takes in no company", "lane")
+        dropped = _counter("cluster_refused_dropped_records", "Of those, how many are kept no longer", "lane")
         for key, parking in self._lanes.parkings.items():
+            dropped.add_metric([key.name], sum(one.dropped for one in list(parking.refused_records.values())))
             parked.add_metric([key.name], len(parking.lanes))
             set_aside.add_metric([key.name], sum(one.count for one in list(parking.refused_records.values())))
-        yield from (producing, transactions, parked, set_aside)
+        yield from (producing, transactions, parked, set_aside, dropped)
 
     def _of_spools(self) -> Iterator[Metric]:
         yield _gauge_of("spool_bytes", "Bytes of all files of the spool", self._budget.used)
@@ -81,7 +83,9 @@ class AgentMetrics(Collector):
         cut.add_metric([], sum(spool.recovery.cut_bytes for spool in spools))
         set_aside = _counter("spool_set_aside_files", "Damaged and foreign files that were set aside")
         set_aside.add_metric([], sum(spool.recovery.set_aside for spool in spools))
-        yield from (cut, set_aside)
+        unreadable = _counter("spool_unreadable_records", "Records that could not be read and were left out")
+        unreadable.add_metric([], sum(spool.recovery.unreadable for spool in spools))
+        yield from (cut, set_aside, unreadable)
 
     def _of_agent(self) -> Iterator[Metric]:
         updates = self._updates()

@@ -91,7 +91,8 @@ class LaneSet:
 
     @property
     def is_empty(self) -> bool:
-        return all(lane.is_empty for lane in self.lanes.values())
+        """Whether all records are committed, parked ones among them. A lane parks records before its position passes them."""
+        return all(lane.is_empty and not self.parkings[key].waiting() for key, lane in self.lanes.items())
 
     def spools(self) -> Iterator[Spool]:
         """Those of lanes, of parked topics, and of refused records."""

@@ -25,6 +25,8 @@ PARKED_TOPICS_MAX: Final = 64
 RETRY_S: Final = 3.0
 PARKED: Final = "parked"
 REFUSED: Final = "refused"
+REFUSED_BYTES_MAX: Final = 16 << 20
+"""Of the records of one topic that are kept as refused. The oldest files go."""
 
 
 class RefusedRecords:
@@ -34,6 +36,8 @@ class RefusedRecords:
         self.spool = spool
         self.limits = limits
         self.count = 0
+        self.dropped = 0
+        """Of those, how many are kept no longer."""
         self._topic, self._on_topic = topic, on_topic
         self._records_max = limits.transaction_records
 
@@ -51,11 +55,21 @@ class RefusedRecords:
         _log.error("databus_record_refused", topic=self._topic, number=records[0].number, reason=refusal.sentence)
         _append(self.spool, records)
         self.count += 1
+        self._drop_oldest()
         return 0.0
 
     def committed(self, position: int) -> None:
         self.limits.transaction_records = min(2 * self.limits.transaction_records, self._records_max)
         self._on_topic(self._topic, "")
+
+    def _drop_oldest(self) -> None:
+        while self.spool.bytes_used > REFUSED_BYTES_MAX:
+            dropped = self.spool.drop_oldest(0, 0)
+            if dropped is None:
+                return
+            count = sum(dropped.values())
+            self.dropped += count
+            _log.warning("databus_refused_records_dropped", topic=self._topic, records=count)
 
 
 class Parking:
@@ -94,9 +108,7 @@ class Parking:
             return records
         parked: dict[str, list[SpooledRecord]] = {}
         sent = []
-        waiting = {
-            topic for topic, spool in self.spools.items() if topic in self._refused or spool.position <= spool.last
-        }
+        waiting = self.waiting() | self._refused
         for record in records:
             spool = self.spools.get(record.topic)
             if spool is None or (record.number > spool.last and record.topic not in waiting):
@@ -114,9 +126,9 @@ class Parking:
 
     def refused(self, error: TopicsRefused, records: Sequence[SpooledRecord]) -> float:
         for topic, refusal in error.topics.items():
+            if len((self.waiting() | self._refused) - {topic}) >= PARKED_TOPICS_MAX:
+                raise SendFailed(f"more than {PARKED_TOPICS_MAX} topics take no records: {refusal.sentence}")
             if topic not in self.spools:
-                if len(self.spools) >= PARKED_TOPICS_MAX:
-                    raise SendFailed(f"more than {PARKED_TOPICS_MAX} topics take no records: {refusal.sentence}")
                 self._open(topic)
             self._refused.add(topic)
             if not refusal.is_of_a_record:
@@ -124,12 +136,22 @@ class Parking:
         return 0.0
 
     def committed(self, position: int) -> None:
-        """Lanes that have nothing left end; their spools stay, for the numbers."""
+        """Lanes that have nothing left end; their spools stay, for the numbers.
+
+        The records of a refused topic may be gone before they are parked, by hand or to make room: it is asked again.
+        """
+        for topic in self._refused:
+            self._on_topic(topic, "")
+        self._refused.clear()
         for topic in [topic for topic, lane in self.lanes.items() if lane.is_empty]:
             lane = self.lanes.pop(topic)
             lane.stop()
             for channel, count in lane.produced.items():
                 self._produced_before[channel] = self._produced_before.get(channel, 0) + count
+
+    def waiting(self) -> set[str]:
+        """Topics that have parked records."""
+        return {topic for topic, spool in list(self.spools.items()) if spool.position <= spool.last}
 
     def produced(self) -> dict[str, int]:
         """Records of parked topics that were produced after all, by channel."""

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from bmq.databus.lanes.lane import Lane, LaneLimits
 from bmq.databus.lanes.parking import Parking
-from bmq.databus.lanes.transactions import SendFailed, TopicRefusal
+from bmq.databus.lanes.transactions import SendFailed, TopicRefusal, TopicsRefused
+from bmq.databus.spool.frame import encoded_frame, record_fields
 from bmq.databus.spool.spool import Spool
 from testing.processes import eventually
 from tests.unit.databus.agents import Cluster, FakeTransactions
-from tests.unit.databus.spools import fill, frame, open_spool
+from tests.unit.databus.spools import NOW_MS, fill, frame, numbers_of, open_spool
 
 pytestmark = pytest.mark.unit
 
@@ -214,3 +215,61 @@ def test_a_stop_leaves_the_rest_on_disk(make: Maker) -> None:
     again = make(cluster)
     eventually(lambda: again.lane.is_empty, WAIT_S, "all is committed", 0.005)
     assert numbers(cluster) == list(range(10))
+
+
+def test_a_tail_that_cannot_be_read_holds_up_nothing(make: Maker) -> None:
+    cluster = Cluster()
+    made = make(cluster, is_started=False)
+    fill(made.spool, range(5))
+    fields = record_fields(None, b"v", b"\x00\x01\x00\x01\xff\xff\xff\xff\xff")
+    made.spool.append(encoded_frame(5, NOW_MS, b"t", b"c", fields), 5, 5, {"c": 1})
+    made.start()
+    eventually(lambda: made.lane.is_empty, WAIT_S, "the lane is through", 0.005)
+    assert numbers(cluster) == list(range(5))
+
+
+def test_only_topics_that_wait_count_for_the_limit(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bmq.databus.lanes.parking.PARKED_TOPICS_MAX", 1)
+    cluster = Cluster()
+    made = make(cluster)
+    for number, topic in enumerate(("a", "b", "d")):
+        cluster.refused_values = {b"%d" % number}
+        put(made.spool, number, topic, b"%d" % number)
+        made.lane.notify()
+        eventually(lambda: made.lane.is_empty and not made.parking.waiting(), WAIT_S, "it is through", 0.005)
+    assert set(made.parking.spools) == {"a", "b", "d"}
+    cluster.refused = {topic: TopicRefusal(f"no {topic}") for topic in "ab"}
+    put(made.spool, 10, "a")
+    put(made.spool, 11, "b")
+    made.lane.notify()
+    eventually(lambda: "more than 1 topics" in made.lane.trouble, WAIT_S, "the limit holds", 0.005)
+
+
+def test_refused_records_are_bounded(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bmq.databus.lanes.parking.REFUSED_BYTES_MAX", 10_000)
+    cluster = Cluster()
+    cluster.refused_values.add(b"x" * 1_000)
+    made = make(cluster, is_started=False)
+    fill(made.spool, range(30), b"x" * 1_000)
+    made.start()
+    eventually(lambda: made.parking.refused_records.keys() == {"t"}, WAIT_S, "it is parked", 0.005)
+    refused = made.parking.refused_records["t"]
+    eventually(lambda: refused.count == 30 and not made.parking.waiting(), WAIT_S, "all are refused", 0.005)
+    kept = numbers_of(refused.spool)
+    assert refused.spool.bytes_used <= 10_000
+    assert kept == list(range(30 - len(kept), 30))
+    assert refused.dropped == 30 - len(kept)
+
+
+def test_a_topic_whose_records_made_room_is_asked_again(make: Maker) -> None:
+    """They were dropped after the refusal, and before they were parked."""
+    cluster = Cluster()
+    made = make(cluster, is_started=False)
+    made.parking.refused(TopicsRefused({"gone": TopicRefusal("the topic gone does not exist")}), [])
+    assert made.topics == {"gone": "the topic gone does not exist"}
+    fill(made.spool, range(3))
+    made.start()
+    eventually(lambda: made.lane.is_empty and made.topics == {"gone": ""}, WAIT_S, "it is asked again", 0.005)
+    put(made.spool, 3, "gone")
+    made.lane.notify()
+    eventually(lambda: numbers(cluster, "gone") == [3], WAIT_S, "the record lands", 0.005)

@@ -120,6 +120,16 @@ def test_a_refused_topic_is_told_and_forgotten_once_it_takes_records(make: Maker
     eventually(lambda: again.refused_topics == {}, WAIT_S, "it is forgotten", 0.005)
 
 
+def test_parked_records_are_not_produced(make: Maker, cluster: Cluster) -> None:
+    cluster.refused["gone"] = TopicRefusal("the topic gone does not exist")
+    lanes = make()
+    put(lanes, LZ4, 1_000, "gone")
+    lanes.start()
+    eventually(lambda: lanes.lanes[LZ4].is_empty, WAIT_S, "the lane is through", 0.005)
+    assert not lanes.is_empty
+    assert not lanes.stop(0.05)
+
+
 async def test_metrics_tell_of_channels_lanes_and_the_spool(make: Maker, cluster: Cluster) -> None:
     budget = SpoolBudget(1 << 20)
     lanes = make(budget)
