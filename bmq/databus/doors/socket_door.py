@@ -84,7 +84,7 @@ class SocketDoor:
 class Connection(asyncio.BufferedProtocol):
     """One client. `partial_since_s`: when the frame that is not whole began."""
 
-    __slots__ = ("_answers", "_door", "_is_ending", "_rest", "_skip", "_transport", "partial_since_s")
+    __slots__ = ("_answers", "_door", "_is_ending", "_owed", "_rest", "_skip", "_transport", "partial_since_s")
 
     def __init__(self, door: SocketDoor) -> None:
         self.partial_since_s = 0.0
@@ -93,6 +93,8 @@ class Connection(asyncio.BufferedProtocol):
         self._rest = bytearray()
         self._skip = 0
         self._answers: list[bytes] = []
+        self._owed = 0
+        """Answers that the intake is to give."""
         self._is_ending = False
 
     # --- of asyncio
@@ -146,7 +148,10 @@ class Connection(asyncio.BufferedProtocol):
         if self._rest or self._skip:
             self.fail("the connection ended in the middle of a frame")
         self._door.intake.flush()
-        return None
+        if not self._owed:
+            return None
+        self._is_ending = True  # with its last answer
+        return True
 
     def pause_writing(self) -> None:
         if self._transport is not None:
@@ -160,11 +165,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def answer(self, content: bytes) -> None:
         self._answers.append(content)
+        self._owed -= 1
 
     def flush_answers(self) -> None:
         answers, self._answers = self._answers, []
         if self._transport is not None:
             self._transport.write(b"".join(answers))
+            if self._is_ending and not self._owed:
+                self._transport.close()
 
     # --- parts
 
@@ -191,6 +199,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._end(str(error), request_id_at(data, offset) if length - offset >= _ID_BYTES else 0)
                 return length
             request_id, timestamp_ms, channel, key, value, headers = request
+            self._owed += 1
             offer(self, request_id, channel, NewRecord(timestamp_ms, key, value, headers))
             offset = end
         return offset
@@ -212,6 +221,7 @@ class Connection(asyncio.BufferedProtocol):
             if wanted > len(rest):
                 self._skip = wanted - len(rest)
                 sentence = "the agent holds as many bytes of unfinished records as it may"
+                self._owed += 1
                 door.intake.refuse(self, Answer(Code.RETRY, request_id_at(rest, 0), -1, MEMORY_RETRY_MS, sentence))
                 door.held_bytes -= len(rest)
                 self._rest = bytearray()
@@ -237,13 +247,6 @@ class Connection(asyncio.BufferedProtocol):
         door.partial.discard(self)
         door.held_bytes -= len(self._rest)
         self._rest = bytearray()
+        self._owed += 1
         door.intake.refuse(self, Answer(Code.BAD_FRAME, request_id, -1, 0, sentence))
         door.intake.flush()
-        if door.settings.fsync:
-            asyncio.get_running_loop().create_task(self._close_later())
-        elif self._transport is not None:
-            self._transport.close()
-
-    async def _close_later(self) -> None:
-        await self._door.intake.drained()
-        self.close()

@@ -26,11 +26,14 @@ def listening_socket(path: Path, *, mode: int, owner: str = "", group: str = "")
         raise SocketUnusable(f"the path {path} is longer than the {_PATH_BYTES_MAX} bytes that a Unix socket allows")
     user_id, group_id = _ids(owner, group)
     _remove_left(path)
+    try:
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    except OSError as error:
+        raise SocketUnusable(f"the directory {path.parent} cannot be made: {error.strerror}") from None
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     # Made closed to all others: the mode comes after the owner.
     former = os.umask(0o177)
     try:
-        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         listener.bind(str(path))
         os.chown(path, user_id, group_id)
         path.chmod(mode)

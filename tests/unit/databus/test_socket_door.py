@@ -28,7 +28,7 @@ class Served:
     """A door on a socket of its own, and the agent behind it."""
 
     def __init__(self, directory: Path, more: dict[str, Any]) -> None:
-        self.agent = Agent(directory / "spool", channel())
+        self.agent = Agent(directory / "spool", channel(), is_synced=more.get("fsync", False))
         values = {"agent_id": "a", "socket": str(directory / "s"), "http": "", **more}
         self.settings = AgentSettings.model_validate(values)
         self.door = SocketDoor(self.agent.intake, self.settings, lambda: self.agent.now_s)
@@ -206,8 +206,20 @@ async def test_a_client_that_reads_no_answers_is_not_read_either(serve: Serve) -
     await close(other)
 
 
-async def test_a_client_that_ends_its_side_gets_its_answers(serve: Serve) -> None:
-    served = await serve()
+@pytest.mark.parametrize("fsync", [False, True])
+async def test_a_client_that_ends_its_side_gets_its_answers(serve: Serve, fsync: bool) -> None:
+    served = await serve(fsync=fsync)
+    reader, writer = await served.connect()
+    writer.write(frame(1) + frame(2))
+    writer.write_eof()
+    assert [answer.code for answer in await answers(reader, 2)] == [Code.ACCEPTED, Code.ACCEPTED]
+    assert await ends(reader)
+    await close(writer)
+
+
+@pytest.mark.parametrize("fsync", [False, True])
+async def test_a_client_that_ends_in_half_a_frame_is_told(serve: Serve, fsync: bool) -> None:
+    served = await serve(fsync=fsync)
     reader, writer = await served.connect()
     writer.write(frame(1) + frame(2)[:10])
     writer.write_eof()
@@ -216,6 +228,11 @@ async def test_a_client_that_ends_its_side_gets_its_answers(serve: Serve) -> Non
     assert second.sentence == "the connection ended in the middle of a frame"
     assert await ends(reader)
     await close(writer)
+
+
+def test_a_directory_that_is_made_for_the_socket_can_be_entered(tmp_path: Path) -> None:
+    listening_socket(tmp_path / "made" / "s", mode=0o660).close()
+    assert (tmp_path / "made").stat().st_mode & 0o755 == 0o755
 
 
 def test_a_left_socket_is_replaced_and_a_used_one_is_not(tmp_path: Path) -> None:
