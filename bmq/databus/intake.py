@@ -17,7 +17,7 @@ from bmq.databus.intake_record import NewRecord
 from bmq.databus.rules import ChannelCounts, CompiledChannel, LaneKey, Refusal, compiled
 from bmq.databus.socket_frame import Answer, Code, encoded_accepted, encoded_answer
 from bmq.databus.spool.errors import SpoolUnusable, SpoolWriteFailed
-from bmq.databus.spool.frame import encoded_frame
+from bmq.databus.spool.frame import BODY_BYTES_MAX, body_bytes, encoded_frame
 from bmq.databus.spool.frame import record_fields as spooled_fields
 from bmq.databus.spool.spool import Spool, SpoolBudget
 
@@ -125,15 +125,16 @@ class Intake:
     def offer(self, sink: Sink, request_id: int, channel: bytes, record: NewRecord) -> None:
         """One record of a connection. The sink is answered at the end of this turn of the loop, or after it."""
         known, refusal = self._admitted(channel, (record,))
-        content = b""
+        content = fields = b""
         if refusal is None and known is not None:
             if known.sampling_rate < 1.0 and self._dice() >= known.sampling_rate:
                 known.counts.sampled_out += 1
                 content = encoded_answer(Answer(Code.SAMPLED_OUT, request_id))
             else:
-                refusal = self._no_room(known, 1, record.length)
+                fields = _fields_of(known, record)
+                refusal = self._too_large(known, fields) or self._no_room(known, 1, record.length, len(fields))
         if refusal is None and not content and known is not None:
-            number, pending = self._put(known, record)
+            number, pending = self._put(known, record, fields)
             self._turn.append(_Waiting(sink, request_id, number, pending, b""))
         else:
             if refusal is not None:
@@ -148,13 +149,17 @@ class Intake:
         if refusal is None and known is not None:
             kept = [known.sampling_rate >= 1.0 or self._dice() < known.sampling_rate for _ in records]
             chosen = [record for record, is_kept in zip(records, kept, strict=True) if is_kept]
-            if chosen:
-                refusal = self._no_room(known, len(chosen), sum(record.length for record in chosen))
+            fields = [_fields_of(known, record) for record in chosen]
+            refusal = next(filter(None, (self._too_large(known, one) for one in fields)), None)
+            if chosen and refusal is None:
+                length = sum(record.length for record in chosen)
+                refusal = self._no_room(known, len(chosen), length, sum(map(len, fields)))
             if refusal is None:
+                following = iter(fields)
                 known.counts.sampled_out += len(records) - len(chosen)
                 for request_id, (record, is_kept) in enumerate(zip(records, kept, strict=True)):
                     if is_kept:
-                        number, pending = self._put(known, record)
+                        number, pending = self._put(known, record, next(following))
                         self._turn.append(_Waiting(sink, request_id, number, pending, b""))
                     else:
                         content = encoded_answer(Answer(Code.SAMPLED_OUT, request_id))
@@ -162,7 +167,7 @@ class Intake:
                 self._flush_soon()
                 return None
         if refusal is not None:
-            self._count_refusal(known, refusal)
+            self._count_refusal(known, refusal, len(records))
         return refusal
 
     def refuse(self, sink: Sink, answer: Answer) -> None:
@@ -216,13 +221,23 @@ class Intake:
             return Refusal(Code.UNKNOWN_CHANNEL, f"this release does not understand the channel {name}: {why}")
         return Refusal(Code.UNKNOWN_CHANNEL, f"there is no channel {name!r} in version {self.channels.version}")
 
-    def _no_room(self, known: CompiledChannel, count: int, length: int) -> Refusal | None:
-        """The spool's room, which may cost the oldest records, then the rate limit."""
+    def _too_large(self, known: CompiledChannel, fields: bytes) -> Refusal | None:
+        """A key that the channel's rule gives may be as long as the value."""
+        length = body_bytes(known.topic, known.name, fields)
+        if length <= BODY_BYTES_MAX:
+            return None
+        return Refusal(
+            Code.RECORD_TOO_LARGE,
+            f"with its key the record has {length} bytes in the spool, which takes {BODY_BYTES_MAX}",
+        )
+
+    def _no_room(self, known: CompiledChannel, count: int, length: int, field_bytes: int) -> Refusal | None:
+        """The spool's room, which may cost the oldest records, then the rate limit. `field_bytes`: as in the spool."""
         try:
             self._lane_of(known.lane)
         except SpoolUnusable as error:
             return Refusal(Code.RETRY, str(error), FULL_RETRY_MS)
-        wanted = self._pending_bytes + length + count * (64 + len(known.topic) + len(known.name))
+        wanted = self._pending_bytes + field_bytes + count * (64 + len(known.topic) + len(known.name))
         if not self._budget.has_room(wanted) and not self._made_room(known, wanted):
             if known.channel.spool_full is SpoolFull.DROP_NEWEST:
                 return Refusal(Code.DROPPED, "the spool is full: the record is dropped, as its channel says")
@@ -237,6 +252,8 @@ class Intake:
         if not known.lane.is_droppable:
             return False
         lane = self._lane_of(known.lane)
+        if self._budget.used - lane.spool.bytes_used + wanted > self._budget.bytes_max:
+            return False  # other lanes fill the spool: without all its records there would be no room either
         while not self._budget.has_room(wanted):
             dropped = lane.spool.drop_oldest(*lane.busy())
             if dropped is None:
@@ -245,7 +262,7 @@ class Intake:
                 self.counts_of(channel).dropped_oldest += count
         return True
 
-    def _put(self, known: CompiledChannel, record: NewRecord) -> tuple[int, _Pending]:
+    def _put(self, known: CompiledChannel, record: NewRecord, fields: bytes) -> tuple[int, _Pending]:
         pending = self._pending.get(known.lane)
         lane = self._lane_of(known.lane)
         if pending is None:
@@ -253,10 +270,7 @@ class Intake:
         number = lane.next_number
         lane.next_number = number + 1
         timestamp_ms = self._now_ms() if record.timestamp_ms < 0 else record.timestamp_ms
-        key = known.key_of(record.key, record.value, record.headers)
-        frame = encoded_frame(
-            number, timestamp_ms, known.topic, known.name, spooled_fields(key, record.value, record.headers)
-        )
+        frame = encoded_frame(number, timestamp_ms, known.topic, known.name, fields)
         pending.frames.append(frame)
         pending.length += len(frame)
         self._pending_bytes += len(frame)
@@ -271,8 +285,8 @@ class Intake:
         last = lane.next_number - 1
         try:
             lane.spool.append(b"".join(pending.frames), pending.first, last, pending.counts)
-        except SpoolWriteFailed as error:
-            pending.failure = str(error)
+        except (SpoolWriteFailed, OSError) as error:
+            pending.failure = _sentence_of(error)
             lane.next_number = pending.first
             for name, count in pending.counts.items():
                 pending.compiled[name].counts.refuse(Code.RETRY, count)
@@ -301,19 +315,31 @@ class Intake:
                 try:
                     for spool in spools:
                         await loop.run_in_executor(None, spool.sync)
-                except SpoolWriteFailed as error:
-                    waiting = [_failed(one, str(error)) for one in waiting]
+                except (SpoolWriteFailed, OSError) as error:
+                    sentence = _sentence_of(error)
+                    waiting = [_failed(one, sentence) for one in waiting]
                 _answer(waiting)
         finally:
             self._syncing = None
 
-    def _count_refusal(self, known: CompiledChannel | None, refusal: Refusal) -> None:
+    def _count_refusal(self, known: CompiledChannel | None, refusal: Refusal, count: int = 1) -> None:
+        """`count`: of records."""
         if known is None:
-            self.unknown_channel += 1
+            self.unknown_channel += count
         elif refusal.code is Code.DROPPED:
-            known.counts.dropped_newest += 1
+            known.counts.dropped_newest += count
         else:
-            known.counts.refuse(refusal.code)
+            known.counts.refuse(refusal.code, count)
+
+
+def _fields_of(known: CompiledChannel, record: NewRecord) -> bytes:
+    """As the spool keeps them, with the key that the channel's rule gives."""
+    key = known.key_of(record.key, record.value, record.headers)
+    return spooled_fields(key, record.value, record.headers)
+
+
+def _sentence_of(error: SpoolWriteFailed | OSError) -> str:
+    return f"the spool cannot be written: {error.strerror}" if isinstance(error, OSError) else str(error)
 
 
 def _failed(waiting: _Waiting, why: str) -> _Waiting:

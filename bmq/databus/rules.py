@@ -110,10 +110,9 @@ class CompiledChannel:
                 (content for name, content in headers_at(headers, 0, len(headers)) if name == rule.header), None
             )
         try:
-            found = None if value is None else json.loads(value)
+            return None if value is None else _field(json.loads(value), rule.path)
         except (ValueError, RecursionError):
             return None
-        return _field(found, rule.path)
 
 
 def lane_key_of(channel: Channel) -> LaneKey:

@@ -104,7 +104,7 @@ def http_door(
             gathered = _Gathered(len(records))
             refusal = intake.offer_all(gathered, name.encode("utf-8", "replace"), records)
             if refusal is not None:
-                return _refused(refusal)
+                return _refused(refusal, len(records))
             await gathered.done
         return _accepted(gathered.answers)
 
@@ -176,7 +176,7 @@ def _accepted(answers: list[Answer]) -> Response:
     numbers = [answer.number for answer in answers if answer.code is Code.ACCEPTED]
     failed = next((answer for answer in answers if answer.code >= Code.RETRY), None)
     if failed is not None:
-        return _refused(Refusal(failed.code, failed.sentence, failed.retry_after_ms))
+        return _refused(Refusal(failed.code, failed.sentence, failed.retry_after_ms), len(answers))
     return JSONResponse(
         {
             "accepted": len(numbers),
@@ -188,9 +188,12 @@ def _accepted(answers: list[Answer]) -> Response:
     )
 
 
-def _refused(refusal: Refusal) -> Response:
+def _refused(refusal: Refusal, count: int) -> Response:
+    """`count`: records of the request."""
     if refusal.code is Code.DROPPED:
-        return JSONResponse({"accepted": 0, "sampled_out": 0, "dropped": 1, "first_number": None, "last_number": None})
+        return JSONResponse(
+            {"accepted": 0, "sampled_out": 0, "dropped": count, "first_number": None, "last_number": None}
+        )
     headers = {}
     if refusal.code is Code.RETRY:
         headers["Retry-After"] = str(max(1, math.ceil(refusal.retry_after_ms / 1_000)))

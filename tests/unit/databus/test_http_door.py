@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from bmq.databus.doors.http_door import http_door
 from bmq.databus.doors.json_lines import BadLine, records_of_lines
 from bmq.databus.settings import AgentSettings
-from tests.unit.databus.agents import Agent, channel
+from tests.unit.databus.agents import Agent, channel, channels
 
 pytestmark = pytest.mark.unit
 
@@ -78,6 +78,7 @@ async def test_lines_are_records(served: Served) -> None:
         ('{"value": {"base64": "?"}}', "line 2: value is not base64"),
         ('{"value": 1, "timestamp_ms": "now"}', "line 2: timestamp_ms is no number from 0 to 9223372036854775807"),
         ('{"value": 1, "headers": [["a"]]}', "line 2: a header is not"),
+        ('{"value": 1, "headers": [["\\udcff", "b"]]}', "line 2: the headers are too many or too long"),
         ("[" * 100_000, "line 2: it is no JSON"),
     ],
 )
@@ -96,6 +97,7 @@ def test_a_wrong_line_is_named(line: str, sentence: str) -> None:
         (b"x", {"headers": {"Content-Type": "text/csv"}}, 415, "the content type is to be"),
         (b"\n", {"headers": LINES}, 400, "the body has no record"),
         (b'{"value": "a"}\n{', {"headers": LINES}, 400, "line 2: it is no JSON"),
+        (b'{"value": "a"}\n{"value": 1, "headers": [["\\udcff", ""]]}', {"headers": LINES}, 400, "line 2: the headers"),
         (b'{"value": "a"}\n{"value": "%s"}' % (b"x" * 101), {"headers": LINES}, 413, "record 2: the record has 101"),
     ],
 )
@@ -165,3 +167,22 @@ async def test_health_and_status(served: Served) -> None:
     served.agent.intake.is_stopping = True
     assert (await served.client.get("/v1/health")).status_code == 503
     assert (await served.post(b"x")).status_code == 429
+
+
+async def test_dropped_records_are_all_counted(tmp_path: Path) -> None:
+    served = Served(tmp_path)
+    served.agent.intake.use(channels(channel(spool_full="drop_newest")))
+    served.agent.budget.bytes_max = 100
+    response = await served.post(b'{"value": 1}\n{"value": 2}\n{"value": 3}\n', headers=LINES)
+    assert (response.status_code, response.json()["dropped"]) == (200, 3)
+    assert served.agent.intake.counts["c"].dropped_newest == 3
+    await served.client.aclose()
+
+
+def test_a_value_that_is_too_deep_to_be_written_is_a_bad_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_deep(*_: Any, **__: Any) -> str:
+        raise RecursionError
+
+    monkeypatch.setattr("bmq.databus.doors.json_lines.json.dumps", too_deep)
+    with pytest.raises(BadLine, match="line 1: its JSON is too deep"):
+        records_of_lines(b'{"value": [1]}')

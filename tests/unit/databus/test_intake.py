@@ -10,6 +10,7 @@ import pytest
 
 from bmq.databus.intake_record import NewRecord
 from bmq.databus.record_fields import NO_HEADERS
+from bmq.databus.rules import LaneKey
 from bmq.databus.socket_frame import Answer, Code
 from bmq.databus.spool import files
 from tests.unit.databus.agents import Agent, Asking, channel, channels, turn
@@ -225,3 +226,53 @@ async def test_synced_records_are_answered_behind_their_sync(tmp_path: Path, mon
     await agent.intake.drained()
     assert [answer.request_id for answer in asking.answers] == [0, 1, 2]
     assert order[0] == "sync with 0 answers"
+
+
+async def test_an_oserror_of_a_spool_is_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = Agent(tmp_path, channel(), is_synced=True)
+    asking = Asking()
+
+    def broken(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    spool = agent.lane_of(LaneKey("lz4", False)).spool
+    for number, name in enumerate(("append", "sync")):
+        with monkeypatch.context() as patch:
+            patch.setattr(spool, name, broken)
+            agent.intake.offer(asking, number, b"c", record())
+            await agent.intake.drained()
+    agent.intake.offer(asking, 2, b"c", record())
+    await agent.intake.drained()
+    assert asking.codes == ["RETRY", "RETRY", "ACCEPTED"]
+    assert asking.answers[0].sentence == "the spool cannot be written: Input/output error"
+
+
+async def test_no_records_are_dropped_where_that_gives_no_room(tmp_path: Path) -> None:
+    agent = Agent(tmp_path, channel("kept"), channel("d", spool_full="drop_oldest"), bytes_max=4_000, segment_bytes=500)
+    asking = Asking()
+    agent.intake.offer(asking, 0, b"d", record())
+    for number in range(1, 60):
+        agent.intake.offer(asking, number, b"kept", record(b"x" * 50))
+        await turn()
+    taken = asking.codes.count("ACCEPTED")
+    agent.intake.offer(asking, 60, b"d", record(b"x" * 1_000))
+    await turn()
+    assert asking.codes[-1] == "RETRY"
+    assert agent.intake.counts["d"].dropped_oldest == 0
+    assert len(agent.records()) == taken
+
+
+async def test_a_record_that_its_key_makes_too_large_for_the_spool_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bmq.databus.intake.BODY_BYTES_MAX", 150)
+    agent = Agent(tmp_path, channel(key={"by": "json_path", "path": "a"}))
+    asking = Asking()
+    large, small = record(b'{"a": "%s"}' % (b"x" * 90)), record(b'{"a": "x"}')
+    agent.intake.offer(asking, 0, b"c", large)
+    assert agent.intake.offer_all(Asking(), b"c", [small, large]) is not None
+    agent.intake.offer(asking, 1, b"c", small)
+    await turn()
+    assert asking.codes == ["RECORD_TOO_LARGE", "ACCEPTED"]
+    assert [one.key for one in agent.records()] == [b"x"]
+    assert agent.intake.counts["c"].refused == {Code.RECORD_TOO_LARGE: 3}

@@ -46,6 +46,15 @@ def test_a_key_from_a_field_of_the_value(value: bytes | None, key: bytes | None)
     assert rules(channel(key={"by": "json_path", "path": "user.id"})).key_of(b"own", value, NO_HEADERS) == key
 
 
+def test_a_field_that_is_too_deep_to_be_written_is_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_deep(*_: object, **__: object) -> str:
+        raise RecursionError
+
+    made = rules(channel(key={"by": "json_path", "path": "user"}))
+    monkeypatch.setattr("bmq.databus.rules.json.dumps", too_deep)
+    assert made.key_of(b"own", b'{"user": [1]}', NO_HEADERS) is None
+
+
 def test_a_key_from_a_header_or_a_constant() -> None:
     by_header = rules(channel(key={"by": "header", "header": "k"}))
     assert by_header.key_of(b"own", b"v", encoded_headers([("x", b"1"), ("k", b"2"), ("k", b"3")])) == b"2"
