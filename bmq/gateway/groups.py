@@ -26,21 +26,26 @@ class Groups:
         self._changing: dict[str, asyncio.Lock] = {}
 
     async def join(self, subscription: Subscription, subscriber: Subscriber) -> GroupSource:
-        """Raises GatewayFailed: FAILED_PRECONDITION where the group's other streams here ask for something else."""
+        """Raises GatewayFailed: FAILED_PRECONDITION where the group's other streams here ask for something else,
+        RESOURCE_EXHAUSTED for one group too many.
+        """
         topics = self._principal.part(KnownTopics)
         for topic in subscription.topics:
             await topics.partition_count(topic)
         name = subscription.group
-        async with self._changing.setdefault(name, asyncio.Lock()):
-            group = self._groups.get(name)
-            if group is None:
-                kind = ShareGroup if subscription.is_share_group else ConsumerGroup
-                group = self._groups[name] = kind(self._principal, subscription)
-            else:
-                _require_same(group.subscription, subscription)
-                if group.failure is not None:
-                    raise group.failure
-            group.join(subscriber)
+        lock = self._changing.setdefault(name, asyncio.Lock())
+        try:
+            async with lock:
+                group = self._groups.get(name)
+                if group is None:
+                    group = self._groups[name] = self._made(subscription)
+                else:
+                    _require_same(group.subscription, subscription)
+                    if group.failure is not None:
+                        raise group.failure
+                group.join(subscriber)
+        finally:
+            self._forget_lock(name, lock)
         source = GroupSource(self, name, group, subscriber)
         try:
             async with asyncio.timeout(self._principal.settings.start_wait_max_ms / 1000):
@@ -52,6 +57,29 @@ class Groups:
             raise
         return source
 
+    def _made(self, subscription: Subscription) -> Group:
+        places = self._principal.shared.groups
+        if not places.take():
+            raise GatewayFailed(
+                "RESOURCE_EXHAUSTED", f"{places.count_max} groups are open through this gateway; try later"
+            )
+        try:
+            kind = ShareGroup if subscription.is_share_group else ConsumerGroup
+            return kind(self._principal, subscription)
+        except BaseException:
+            places.give_back()
+            raise
+
+    async def _end(self, group: Group) -> None:
+        try:
+            await group.close()
+        finally:
+            self._principal.shared.groups.give_back()
+
+    def _forget_lock(self, name: str, lock: asyncio.Lock) -> None:
+        if name not in self._groups and self._changing.get(name) is lock and not lock.locked():
+            del self._changing[name]
+
     async def leave(self, name: str, group: Group, subscriber: Subscriber) -> None:
         """The last stream of a group ends the membership."""
         await group.leave(subscriber)
@@ -59,14 +87,12 @@ class Groups:
         async with lock:
             if group.stream_count == 0 and self._groups.get(name) is group:
                 del self._groups[name]
-                await group.close()
-        if name not in self._groups and self._changing.get(name) is lock and not lock.locked():
-            del self._changing[name]
+                await self._end(group)
+        self._forget_lock(name, lock)
 
     async def close(self) -> None:
-        for group in self._groups.values():
-            await group.close()
-        self._groups.clear()
+        while self._groups:
+            await self._end(self._groups.popitem()[1])
 
 
 class GroupSource:

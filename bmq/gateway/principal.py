@@ -41,6 +41,7 @@ class Principal:
         self.answer_wait_s = settings.login_wait_max_ms / 1000
         self.users = 0
         self.idle_since_s = 0.0
+        self.logged_in_s = 0.0
         self.parts: dict[type, Any] = {}
         self._refusal: asyncio.Future[GatewayFailed] = asyncio.get_running_loop().create_future()
         self._loop = asyncio.get_running_loop()
@@ -76,7 +77,7 @@ class Principal:
     def tick(self) -> None:
         """Let the library call back; do it now and then."""
         self.admin.poll(0)
-        for part in self.parts.values():
+        for part in list(self.parts.values()):
             if isinstance(part, Ticking):
                 part.tick()
 
@@ -94,9 +95,8 @@ class Principal:
 
     async def close(self) -> None:
         """Close all clients; blocks no one."""
-        for part in self.parts.values():
-            await part.close()
-        self.parts.clear()
+        while self.parts:
+            await self.parts.pop(next(iter(self.parts))).close()
         admin, self.admin = self.admin, None
         await asyncio.to_thread(_let_go, [admin])
 

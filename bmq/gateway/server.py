@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import grpc
+import structlog
 from google.protobuf import message_factory
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
@@ -29,10 +30,29 @@ from bmq.protocol.errors import BmqError
 TIDY_S: Final = 1.0
 HEADERS_BYTES_MAX: Final = 32 * 1024
 PING_TIMEOUT_MS: Final = 10_000
+WATCHES_MAX: Final = 1_000
+
+_log = structlog.get_logger("bmq.gateway")
 
 
 class CannotListen(BmqError):
     """The address cannot be listened on, or the certificate not be used."""
+
+
+class _Health(health_aio.HealthServicer):  # type: ignore[misc]
+    """Watching needs no login: it has a bound of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._watching = StreamLimits(WATCHES_MAX, WATCHES_MAX)
+
+    async def Watch(self, request: Any, context: Any) -> None:  # noqa: N802
+        """The state of a service, and each change of it."""
+        try:
+            with self._watching.open(context.peer()):
+                await super().Watch(request, context)
+        except GatewayFailed as failed:
+            await context.abort(grpc.StatusCode[failed.status], str(failed))
 
 
 class GatewayServer:
@@ -45,7 +65,7 @@ class GatewayServer:
         self.limits = StreamLimits(settings.streams_max, settings.streams_per_peer_max)
         self.metrics = GatewayMetrics(registry)
         calls = Calls(self.principals, self.limits, self.metrics)
-        self._health = health_aio.HealthServicer()
+        self._health = _Health()
         self._server = grpc.aio.server(options=_options(settings), maximum_concurrent_rpcs=settings.streams_max + 1_000)
         handlers = {
             "Publisher": {"Publish": "publish", "PublishStream": "publish_stream"},
@@ -105,7 +125,10 @@ class GatewayServer:
     async def _tidy(self) -> None:
         while True:
             await asyncio.sleep(TIDY_S)
-            self.principals.tidy()
+            try:
+                self.principals.tidy()
+            except Exception:  # noqa: BLE001 - the next tick is tried all the same
+                _log.exception("gateway_tidying_failed")
             self.metrics.users.set(self.principals.count)
             for what, budget in (
                 ("windows", self.shared.windows),
@@ -121,7 +144,7 @@ def _options(settings: GatewaySettings) -> list[tuple[str, Any]]:
         ("grpc.max_send_message_length", -1),
         ("grpc.max_metadata_size", HEADERS_BYTES_MAX),
         ("grpc.absolute_max_metadata_size", HEADERS_BYTES_MAX),
-        ("grpc.max_concurrent_streams", settings.streams_per_peer_max),
+        ("grpc.max_concurrent_streams", settings.streams_per_connection_max),
         ("grpc.keepalive_time_ms", settings.keepalive_ms),
         ("grpc.keepalive_timeout_ms", PING_TIMEOUT_MS),
         ("grpc.keepalive_permit_without_calls", 1),

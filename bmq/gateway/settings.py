@@ -56,6 +56,8 @@ class GatewaySettings(BaseSettings):
     """Open streams and calls in all; one more is refused with RESOURCE_EXHAUSTED."""
     streams_per_peer_max: int = Field(12_000, ge=1)
     """Open streams and calls of one address. Behind a proxy all clients have the proxy's."""
+    streams_per_connection_max: int = Field(100, ge=1)
+    """Open streams and calls of one connection; the client waits with one more."""
     start_wait_max_ms: int = Field(10_000, ge=100)
     """A subscriber that does not send Start within this time is ended."""
     stream_idle_max_ms: int = Field(0, ge=0)
@@ -63,7 +65,7 @@ class GatewaySettings(BaseSettings):
     keepalive_ms: int = Field(30_000, ge=1_000)
     """A connection is asked whether it lives after this time without a byte, and closed when it does not answer in 10 s."""
     write_wait_max_ms: int = Field(60_000, ge=1_000)
-    """A subscriber that does not take a delivery within this time is ended."""
+    """A stream whose client does not take an answer within this time is ended."""
     credit_max: int = Field(10_000, ge=1)
     """Records that a subscriber may have asked for and not got, and that it may hold unsettled."""
     delivery_bytes_max: int = Field(MIB, ge=1024)
@@ -82,10 +84,14 @@ class GatewaySettings(BaseSettings):
     """A record of a consumer group that is not settled within this time is delivered to another subscriber."""
     group_bytes_max: int = Field(8 * MIB, ge=1024)
     """Records of one group that wait for credit or for an acknowledgement."""
+    groups_max: int = Field(256, ge=1)
+    """Groups of all users that are open at the same time; another one is refused with RESOURCE_EXHAUSTED."""
     principals_max: int = Field(256, ge=1)
     """Users who are connected to the cluster at the same time; another one is refused with RESOURCE_EXHAUSTED."""
     principal_idle_ms: int = Field(300_000, ge=100)
     """The connections of a user without a call are closed after this time."""
+    login_age_max_ms: int = Field(600_000, ge=100)
+    """A login older than this is checked at the cluster again before the user's next call."""
     logins_at_once_max: int = Field(8, ge=1)
     """Logins at the cluster that run at the same time; others wait."""
     login_wait_max_ms: int = Field(10_000, ge=100)

@@ -9,7 +9,10 @@ from bmq.gateway.settings import GatewaySettings
 
 
 class SharedBounds:
-    """`windows`: of the tails. `deliveries`, `publishing`: room for what is being written. `catch_up`: readers of old records."""
+    """`windows`: of the tails. `deliveries`, `publishing`: room for what is being written.
+
+    `catch_up`: readers of old records. `groups`: memberships of groups.
+    """
 
     def __init__(self, settings: GatewaySettings) -> None:
         self.settings = settings
@@ -17,6 +20,25 @@ class SharedBounds:
         self.deliveries = WaitingBudget(settings.deliveries_bytes_max)
         self.publishing = WaitingBudget(settings.publish_bytes_max)
         self.catch_up = asyncio.Semaphore(settings.catch_up_readers_max)
+        self.groups = Places(settings.groups_max)
+
+
+class Places:
+    """So many at the same time, and nobody waits for one."""
+
+    def __init__(self, count_max: int) -> None:
+        self.count_max = count_max
+        self.count = 0
+
+    def take(self) -> bool:
+        """Whether there was a place."""
+        if self.count >= self.count_max:
+            return False
+        self.count += 1
+        return True
+
+    def give_back(self) -> None:
+        self.count -= 1
 
 
 class WaitingBudget:

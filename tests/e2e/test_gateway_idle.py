@@ -39,7 +39,8 @@ async def hold(address: str, topic: str, messages: Any, stubs: Any, pid: int) ->
             assert answer.WhichOneof("response") == "started"
         calls += some
     held = psutil.Process(pid).memory_info().rss
-    publisher = stubs.PublisherStub(channels[0])
+    channels.append(grpc.aio.insecure_channel(address))  # the others have as many streams as they may
+    publisher = stubs.PublisherStub(channels[-1])
     await publisher.Publish(messages.PublishRequest(topic=topic, records=[messages.Record(value=b"all")]))
     answers = await asyncio.gather(*(call.read() for call in calls))
     assert all(answer.delivery.records[0].value == b"all" for answer in answers)
