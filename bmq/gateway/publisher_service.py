@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import partial
 from typing import Any
 
 import grpc
@@ -26,12 +27,10 @@ class PublisherService:
         """Fails only if no record was written."""
         async with self._calls.admitted(context, "Publish") as principal:
             _require_publishable(request, principal)
-            size = request.ByteSize()
-            await principal.shared.publishing.take(size)
-            try:
-                outcome = await (await principal.part(Publishing).begin(request))
-            finally:
-                principal.shared.publishing.give_back(size)
+            await principal.shared.publishing.take(request.ByteSize())
+            done = await _begun(principal, request)
+            await asyncio.wait({done})
+            outcome = done.result()
             failure = outcome.common_failure()
             if failure is not None:
                 self._calls.metrics.refused.inc(len(request.records))
@@ -52,19 +51,19 @@ class PublisherService:
             reading = asyncio.ensure_future(stream.read())
             try:
                 while (response := await stream.next_response()) is not None:
-                    await context.write(self._counted(response))
+                    await stream.write(self._counted(response))
             finally:
                 reading.cancel()
                 await asyncio.wait({reading})
-                stream.close()
 
 
 class _PublishStream:
-    """Requests in progress, bounded by bytes."""
+    """Requests in progress, bounded by bytes. What is shared with all users is given back when a request's records are
+    written, whether or not the client takes the answer.
+    """
 
     def __init__(self, principal: Principal, context: Any) -> None:
         self._principal = principal
-        self._publishing = principal.part(Publishing)
         self._context = context
         self._pending: deque[tuple[int, asyncio.Future[Outcome]]] = deque()
         self._pending_bytes = 0
@@ -82,11 +81,7 @@ class _PublishStream:
                     self._room.clear()
                     await self._room.wait()
                 await self._principal.shared.publishing.take(size)
-                try:
-                    done = await self._begun(request)
-                except BaseException:
-                    self._principal.shared.publishing.give_back(size)
-                    raise
+                done = await self._begun(request)
                 self._pending_bytes += size
                 self._pending.append((size, done))
                 self._changed.set()
@@ -109,8 +104,7 @@ class _PublishStream:
     async def _begun(self, request: gateway_pb2.PublishRequest) -> asyncio.Future[Outcome]:
         """One request after the other: so their records keep their order."""
         try:
-            _require_publishable(request, self._principal)
-            return await self._publishing.begin(request)
+            return await _begun(self._principal, request, is_checked=False)
         except GatewayFailed as failed:
             refused: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
             refused.set_result(all_failed(max(1, len(request.records)), failed))
@@ -126,22 +120,36 @@ class _PublishStream:
             self._changed.clear()
             await self._changed.wait()
         size, done = self._pending[0]
-        response = (await done).response()
+        await asyncio.wait({done})
         self._pending.popleft()
-        self._give_back(size)
-        return response
-
-    def _give_back(self, size: int) -> None:
         self._pending_bytes -= size
-        self._principal.shared.publishing.give_back(size)
         self._room.set()
+        return done.result().response()
 
-    def close(self) -> None:
-        """The call has ended. Records that the producer has are written all the same."""
-        while self._pending:
-            size, done = self._pending.popleft()
-            done.cancel()
-            self._give_back(size)
+    async def write(self, response: gateway_pb2.PublishResponse) -> None:
+        """Raises GatewayFailed for a client that takes no answers."""
+        wait_s = self._principal.settings.write_wait_max_ms / 1000
+        try:
+            async with asyncio.timeout(wait_s):
+                await self._context.write(response)
+        except TimeoutError:
+            raise GatewayFailed("DEADLINE_EXCEEDED", f"the publisher took no answer for {wait_s:g} s") from None
+
+
+async def _begun(
+    principal: Principal, request: gateway_pb2.PublishRequest, *, is_checked: bool = True
+) -> asyncio.Future[Outcome]:
+    """Hand the records over. The room that was taken for them is given back when all are written or refused."""
+    give_back = partial(principal.shared.publishing.give_back, request.ByteSize())
+    try:
+        if not is_checked:
+            _require_publishable(request, principal)
+        done = await principal.part(Publishing).begin(request)
+    except BaseException:
+        give_back()
+        raise
+    done.add_done_callback(lambda _: give_back())
+    return done
 
 
 def _require_publishable(request: gateway_pb2.PublishRequest, principal: Principal) -> None:

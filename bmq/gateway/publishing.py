@@ -17,6 +17,8 @@ from bmq.gateway.received import failure_of
 from bmq.gateway.v1 import gateway_pb2
 
 _POLL_S: Final = 0.002
+RECORDS_PER_TURN: Final = 2_000
+"""So many records go to the producer before other calls have their turn."""
 FATAL: Final = -150
 """RD_KAFKA_RESP_ERR__FATAL."""
 
@@ -31,6 +33,7 @@ class Publishing:
         self._producer = Producer(self._config)
         self._has_failed = False
         self._polling: asyncio.TimerHandle | None = None
+        self._handing_over: set[asyncio.Task[None]] = set()
 
     async def begin(self, request: gateway_pb2.PublishRequest) -> asyncio.Future[Outcome]:
         """Hand all records of a checked request to the producer, in order; the future tells what became of them.
@@ -46,14 +49,31 @@ class Publishing:
         if self._has_failed and not len(self._producer):
             self._producer, self._has_failed = Producer(self._config), False
         done: asyncio.Future[Outcome] = self._loop.create_future()
-        self._produce(request, Outcome(len(request.records)), done)
-        if self._polling is None:
-            self._polling = self._loop.call_later(_POLL_S, self._poll)
+        outcome = Outcome(len(request.records))
+        if len(request.records) <= RECORDS_PER_TURN:
+            self._produce(request, outcome, done, range(len(request.records)))
+            return done
+        task = asyncio.ensure_future(self._produce_in_turns(request, outcome, done))
+        self._handing_over.add(task)
+        task.add_done_callback(self._handing_over.discard)
+        await asyncio.shield(task)
         return done
 
-    def _produce(self, request: gateway_pb2.PublishRequest, outcome: Outcome, done: asyncio.Future[Outcome]) -> None:
+    async def _produce_in_turns(
+        self, request: gateway_pb2.PublishRequest, outcome: Outcome, done: asyncio.Future[Outcome]
+    ) -> None:
+        count = len(request.records)
+        for start in range(0, count, RECORDS_PER_TURN):
+            self._produce(request, outcome, done, range(start, min(start + RECORDS_PER_TURN, count)))
+            await asyncio.sleep(0)
+
+    def _produce(
+        self, request: gateway_pb2.PublishRequest, outcome: Outcome, done: asyncio.Future[Outcome], part: range
+    ) -> None:
         produce, topic = self._producer.produce, request.topic
         written = outcome.written
+        if self._polling is None:
+            self._polling = self._loop.call_later(_POLL_S, self._poll)
 
         def report(index: int, error: Any, message: Any) -> None:
             """Called by `poll`, for each record: what it costs counts."""
@@ -63,7 +83,7 @@ class Publishing:
             elif written(index, message.partition(), message.offset()):
                 _resolve(done, outcome)
 
-        for index, record in enumerate(request.records):
+        for index, record in zip(part, request.records[part.start : part.stop], strict=True):
             more: dict[str, Any] = {}
             if record.headers:
                 more["headers"] = [(one.name, one.value if one.HasField("value") else None) for one in record.headers]
@@ -108,6 +128,8 @@ class Publishing:
 
     async def close(self) -> None:
         """Wait until what was accepted is written, within the time that records have for it."""
+        while self._handing_over:
+            await asyncio.wait(set(self._handing_over))
         while len(self._producer):
             self._producer.poll(0)
             await asyncio.sleep(_POLL_S)
