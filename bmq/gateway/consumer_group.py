@@ -35,6 +35,8 @@ _ABSENT: Final = GatewayFailed(
 
 _log = structlog.get_logger("bmq.gateway")
 Held = tuple[str, int, int]
+Delivered = tuple[HeldRecord, Subscriber, float]
+"""A record, the stream that holds it, and since when."""
 
 
 class ConsumerGroup:
@@ -49,7 +51,7 @@ class ConsumerGroup:
         self._settings = principal.settings
         self._streams: deque[Subscriber] = deque()
         self._ready: deque[HeldRecord] = deque()
-        self._held: dict[Held, tuple[HeldRecord, Subscriber, float]] = {}
+        self._held: dict[Held, Delivered] = {}
         self._trackers: dict[Place, OffsetTracker] = {}
         self._used_bytes = 0
         self._is_paused = False
@@ -136,10 +138,12 @@ class ConsumerGroup:
         self._go_on()
 
     async def close(self) -> None:
-        """Commit what is settled, and leave the group."""
+        """Commit what is settled, if that takes no longer than REVOKE_WAIT_S, and leave the group."""
         self._check.cancel()
         await asyncio.wait({self._begun})
         if self._commit is not None:
+            await asyncio.wait({self._commit}, timeout=REVOKE_WAIT_S)
+            self._commit.cancel()
             await asyncio.wait({self._commit})
         await self._thread.close()
         self._ready.clear()
@@ -212,12 +216,22 @@ class ConsumerGroup:
         self._check = self._loop.call_later(CHECK_S, self._take_back_late)
         before = self._loop.time() - self._settings.settle_wait_max_ms / 1000
         late = [one for one in self._held.values() if one[2] <= before]
-        for record, subscriber, _ in sorted(late, key=lambda one: one[0].offset, reverse=True):
-            del self._held[record.topic, record.partition, record.offset]
-            subscriber.deliveries.withdraw([record])
+        self._withdraw(late)
+        for record, _, _ in sorted(late, key=lambda one: one[0].offset, reverse=True):
             self._again(record)
         if late:
             self._go_on()
+        else:
+            self._commit_soon()
+
+    def _withdraw(self, gone: Sequence[Delivered]) -> None:
+        """Take these from the streams that hold them, once for each stream: that looks at all that a stream holds."""
+        by_subscriber: dict[Subscriber, list[HeldRecord]] = {}
+        for record, subscriber, _ in gone:
+            del self._held[record.topic, record.partition, record.offset]
+            by_subscriber.setdefault(subscriber, []).append(record)
+        for subscriber, records in by_subscriber.items():
+            subscriber.deliveries.withdraw(records)
 
     # --- commits and partitions that go away
 
@@ -235,10 +249,11 @@ class ConsumerGroup:
             try:
                 await self._thread.order(partial(_commit, offsets))
             except KafkaException as error:
-                if not is_passing(error.args[0]):
-                    _log.info("gateway_commit_refused", group=self.subscription.group, reason=str(error.args[0]))
                 await asyncio.sleep(CHECK_S)
-                continue
+                if is_passing(error.args[0]):
+                    continue
+                _log.info("gateway_commit_refused", group=self.subscription.group, reason=str(error.args[0]))
+                return  # tried again once a second, until the group is closed
             except RuntimeError:  # closed
                 return
             for place, offset in offsets.items():
@@ -286,9 +301,7 @@ class ConsumerGroup:
             self._trackers.pop(place, None)
         kept = [record for record in self._ready if record.place not in gone]
         self._ready = deque(kept)
-        for record, subscriber, _ in [one for one in self._held.values() if one[0].place in gone]:
-            del self._held[record.topic, record.partition, record.offset]
-            subscriber.deliveries.withdraw([record])
+        self._withdraw([one for one in self._held.values() if one[0].place in gone])
         self._used_bytes = sum(one.size_bytes for one in kept) + sum(one[0].size_bytes for one in self._held.values())
         return offsets
 
