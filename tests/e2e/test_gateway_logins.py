@@ -90,6 +90,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         "BMQ_GATEWAY_TLS_CERTIFICATE": str(directory / "tls.pem"),
         "BMQ_GATEWAY_TLS_KEY": str(directory / "tls.key"),
         "BMQ_GATEWAY_LOG_LEVEL": "debug",
+        "BMQ_GATEWAY_FAILED_LOGIN_MS": "600000",
     }
     try:
         prepare(server)

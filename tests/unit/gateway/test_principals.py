@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Any, cast
@@ -25,6 +27,7 @@ class Cluster:
     def __init__(self) -> None:
         self.logins: list[str] = []
         self.closed: list[str] = []
+        self.right = "right"
         self.open = asyncio.Event()
         self.open.set()
 
@@ -38,6 +41,7 @@ class LoggingIn:
         self.credentials = credentials
         self.users = 0
         self.idle_since_s = 0.0
+        self.logged_in_s = 0.0
 
     def tick(self) -> None:
         """Nothing calls back."""
@@ -45,7 +49,7 @@ class LoggingIn:
     async def log_in(self) -> None:
         self._cluster.logins.append(self.credentials.user)
         await self._cluster.open.wait()
-        if self.credentials.password != "right":
+        if self.credentials.password not in ("", self._cluster.right):
             raise GatewayFailed("UNAUTHENTICATED", "the cluster refuses this login")
 
     async def close(self) -> None:
@@ -125,3 +129,72 @@ async def test_no_login_where_the_cluster_takes_none() -> None:
     with pytest.raises(GatewayFailed, match="needs a login"):
         await users.of(Credentials()).__aenter__()
     assert cluster.logins == []
+
+
+def make_old(principal: Principal) -> None:
+    principal.logged_in_s = asyncio.get_running_loop().time() - 601
+
+
+async def test_an_old_login_is_checked_once_and_its_clients_stay() -> None:
+    cluster = Cluster()
+    users = principals(cluster)
+    alice = Credentials("alice", "right")
+    async with users.of(alice) as first:
+        make_old(first)
+        async with users.of(alice) as second, users.of(alice) as third:
+            assert first is second is third
+    assert cluster.logins == ["alice", "alice"]
+    await users.close()
+    assert cluster.closed == ["alice", "alice"]
+
+
+async def test_after_a_change_of_the_password_there_are_no_new_calls() -> None:
+    cluster = Cluster()
+    users = principals(cluster)
+    alice = Credentials("alice", "right")
+    async with users.of(alice) as first:
+        cluster.right = "other"
+        async with users.of(alice):
+            """The login is young."""
+        make_old(first)
+        for _ in range(2):
+            with pytest.raises(GatewayFailed) as failed:
+                await users.of(alice).__aenter__()
+            assert failed.value.status == "UNAUTHENTICATED"
+        assert (users.count, cluster.logins) == (1, ["alice", "alice"])  # its open call goes on
+        users.tidy()
+    assert users.count == 0
+    await users.close()
+    assert cluster.closed == ["alice", "alice"]
+
+
+async def test_an_old_login_without_a_call_is_closed_when_it_is_refused() -> None:
+    cluster = Cluster()
+    users = principals(cluster)
+    alice = Credentials("alice", "right")
+    async with users.of(alice) as first:
+        make_old(first)
+    cluster.right = "other"
+    with pytest.raises(GatewayFailed):
+        await users.of(alice).__aenter__()
+    assert users.count == 0
+    await users.close()
+    assert cluster.closed == ["alice", "alice"]
+
+
+async def test_a_token_is_refused_past_its_end() -> None:
+    cluster = Cluster()
+    now_s = 99.0
+    users = Principals(
+        SharedBounds(GatewaySettings(security_protocol="SASL_PLAINTEXT")), lambda: now_s, cluster.make, b"salt"
+    )
+    claims = base64.urlsafe_b64encode(json.dumps({"exp": 100}).encode()).decode().rstrip("=")
+    token = Credentials(token=f"x.{claims}.x")
+    async with users.of(token):
+        now_s = 100.0
+        with pytest.raises(GatewayFailed, match="the token has ended") as failed:
+            await users.of(token).__aenter__()
+    assert failed.value.status == "UNAUTHENTICATED"
+    async with users.of(Credentials(token="no-end")):
+        """The cluster decides about a token that does not say when it ends."""
+    await users.close()
