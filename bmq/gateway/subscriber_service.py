@@ -20,6 +20,8 @@ from bmq.gateway.subscription import Subscription, subscription_of
 from bmq.gateway.v1 import gateway_pb2
 
 SETTLED_PER_MESSAGE_MAX: Final = 10_000
+DELIVERIES_IN_ROOM: Final = 16
+"""One delivery takes no more than this part of the room that is free."""
 ANSWERS_MAX: Final = 64
 """A subscriber with more answers that it has not taken is not read."""
 _GONE: Final = "the delivery is settled already, or went to another subscriber after its time"
@@ -101,7 +103,7 @@ class _Stream:
             if self._has_ended and not self._settling and (self._is_group or subscriber.credit.records == 0):
                 return
             wanted = subscriber.wanted
-            records = source.poll(wanted, self._settings.delivery_bytes_max) if wanted > 0 else ()
+            records = source.poll(wanted, self._delivery_bytes_max()) if wanted > 0 else ()
             if records:
                 await self._send(records)
                 continue
@@ -109,6 +111,11 @@ class _Stream:
             await self._wake.wait()
             self._wake.clear()
             subscriber.is_waiting = False
+
+    def _delivery_bytes_max(self) -> int:
+        """Less while others hold most of the room: so those that take nothing leave some to the others."""
+        free = self._principal.shared.deliveries.budget.free_bytes
+        return min(self._settings.delivery_bytes_max, max(1, free // DELIVERIES_IN_ROOM))
 
     async def _send(self, records: Sequence[HeldRecord]) -> None:
         subscriber = self._subscriber
