@@ -108,7 +108,7 @@ def lane_pages(sources: RestSources) -> APIRouter:
             raise ProblemError(503, found.error_message or ErrorCode(found.error_code).name)
         return found
 
-    @pages.get("/v1/groups/{group:path}/lanes", responses=errors(422, 503, 504))
+    @pages.get("/v1/groups/{group:path}/lanes", responses=errors(404, 422, 503, 504))
     async def lanes(
         request: Request, group: GroupName, limit: Annotated[int, Query(ge=1, le=LANES_MAX)] = 1_000
     ) -> GroupLanesView:
