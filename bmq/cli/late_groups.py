@@ -18,7 +18,7 @@ LATE_GROUPS: Final = {
     "transaction": ("bmq.cli.transaction", "transaction_app"),
     "user": ("bmq.cli.user", "user_app"),
     "token": ("bmq.cli.rest_token", "token_app"),
-    "profile": ("bmq.cli.profile", "profile_app"),
+    "profile": ("bmq.cli.profile_command", "profile_app"),
     "config": ("bmq.cli.config", "config_app"),
     "acl": ("bmq.cli.acl", "acl_app"),
     "log": ("bmq.cli.log", "log_app"),

@@ -15,7 +15,6 @@ from tests.support.browser import WAIT_MS, WatchedPage, launched
 
 expect.set_options(timeout=WAIT_MS)
 pytestmark = [
-
     pytest.mark.bmq_only,
     pytest.mark.campaign("browser"),
     pytest.mark.timeout(300),
