@@ -24,6 +24,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from testing.patience import Patience
 from testing.processes import REPOSITORY, eventually
 from testing.servers import BmqServer, bmq_command
 from tests.e2e.conftest import create_topic
@@ -61,7 +62,7 @@ def put_channel(node: BmqServer, name: str = CHANNEL, **more: Any) -> int:
         {"Content-Type": "application/json"},
         method="PUT",
     )
-    with urllib.request.urlopen(request, timeout=30) as response:
+    with urllib.request.urlopen(request, timeout=Patience(30).limit_s) as response:
         version: int = json.load(response)["version"]
         return version
 
@@ -71,7 +72,7 @@ def post(agent: AgentProcess, channel: str, body: bytes, kind: str = "applicatio
         f"http://{agent.http}/v1/channels/{channel}", body, {"Content-Type": kind}, method="POST"
     )
     try:
-        with urllib.request.urlopen(request, timeout=30) as response:
+        with urllib.request.urlopen(request, timeout=Patience(30).limit_s) as response:
             return response.status, json.load(response)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
@@ -189,7 +190,7 @@ def test_a_change_of_a_channel_counts_at_once_and_loses_nothing(node: BmqServer,
             bmq_command(), "databus", "tail", CHANNEL, "--last", "2", "--limit", "2", "--values",
             "--rest", f"http://127.0.0.1:{node.rest_port}", "--bootstrap", node.bootstrap,
         ],
-        capture_output=True, timeout=60, check=True,
+        capture_output=True, timeout=Patience(60).limit_s, check=True,
     )  # fmt: skip
     assert shown.stdout.split() == others[-2:]
 
@@ -244,11 +245,19 @@ def test_the_clients_of_the_documentation(node: BmqServer, agent: AgentProcess, 
     for client, name in (([sys.executable, str(docs / "databus_client.py")], b"py"), ([str(program)], b"c")):
         lines = b"".join(b"%s-%d\n" % (name, number) for number in range(20))
         ran = subprocess.run(
-            [*client, str(agent.socket), CHANNEL], input=lines, capture_output=True, timeout=60, check=True
+            [*client, str(agent.socket), CHANNEL],
+            input=lines,
+            capture_output=True,
+            timeout=Patience(60).limit_s,
+            check=True,
         )
         assert [line.split()[0] for line in ran.stdout.splitlines()] == [b"0"] * 20
         ran = subprocess.run(
-            [*client, str(agent.socket), "none"], input=b"x\n", capture_output=True, timeout=60, check=True
+            [*client, str(agent.socket), "none"],
+            input=b"x\n",
+            capture_output=True,
+            timeout=Patience(60).limit_s,
+            check=True,
         )
         assert ran.stdout.startswith(b"20 ")
         assert b"there is no channel 'none'" in ran.stdout

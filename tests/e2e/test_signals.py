@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from prometheus_client.parser import text_string_to_metric_families
 
+from testing.patience import Patience
 from testing.processes import eventually
 from testing.servers import BmqServer, Server
 from tests.e2e.conftest import TopicMaker
@@ -110,7 +111,12 @@ def test_promtool_has_nothing_against_a_scrape(server: Server, make_topic: Topic
     committed(server, f"g-{topic}", topic, {0: 4})
     text = "".join(line for line in server.metrics().splitlines(keepends=True) if "python_" not in line)
     checked = subprocess.run(
-        [program, "check", "metrics"], input=text, capture_output=True, text=True, timeout=60, check=False
+        [program, "check", "metrics"],
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=Patience(60).limit_s,
+        check=False,
     )
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
 
@@ -130,5 +136,7 @@ def test_alerts_fire_on_recorded_faults() -> None:
     assert program, "promtool is missing: run deploy/dev/install-tools.sh promtool"
     rules = Path(__file__).parents[2] / "deploy" / "prometheus"
     for arguments in (["check", "rules", "bmq.rules.yml"], ["test", "rules", "bmq.rules_test.yml"]):
-        ran = subprocess.run([program, *arguments], cwd=rules, capture_output=True, text=True, timeout=120, check=False)
+        ran = subprocess.run(
+            [program, *arguments], cwd=rules, capture_output=True, text=True, timeout=Patience(120).limit_s, check=False
+        )
         assert (ran.returncode, "SUCCESS" in ran.stdout) == (0, True), ran.stdout + ran.stderr
