@@ -117,21 +117,28 @@ class Publishing:
         if outcome.failed(index, failure):
             _resolve(done, outcome)
 
+    def _call_back(self) -> None:
+        """Let the library report what was written, and what was not. It raises its fatal error here, too."""
+        try:
+            self._producer.poll(0)
+        except KafkaException as raised:
+            self._note_failure(raised.args[0])
+
     def _poll(self) -> None:
-        self._producer.poll(0)
+        self._call_back()
         self._polling = self._loop.call_later(_POLL_S, self._poll) if len(self._producer) else None
 
     def tick(self) -> None:
         """Implements Ticking."""
         if self._polling is None:
-            self._producer.poll(0)
+            self._call_back()
 
     async def close(self) -> None:
         """Wait until what was accepted is written, within the time that records have for it."""
         while self._handing_over:
             await asyncio.wait(set(self._handing_over))
         while len(self._producer):
-            self._producer.poll(0)
+            self._call_back()
             await asyncio.sleep(_POLL_S)
         if self._polling is not None:
             self._polling.cancel()

@@ -36,7 +36,7 @@ from tests.e2e.conftest import create_topic, unique_name
 from tests.fakes.indexed_topic import IndexedTopic
 from tests.unit.index.indexes import NOW_MS, IndexWriter, order
 
-pytestmark = [pytest.mark.clients, pytest.mark.bmq_only, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.campaign("kafka"), pytest.mark.bmq_only, pytest.mark.timeout(240)]
 
 RECORDS = 200
 DDL = {

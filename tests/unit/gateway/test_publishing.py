@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from bmq.gateway import publishing
 from bmq.gateway.settings import GatewaySettings
@@ -77,3 +78,16 @@ async def test_a_call_that_is_cancelled_leaves_all_its_records(monkeypatch: pyte
     await asyncio.wait({beginning})
     await one.close()
     assert (len(producer.values), len(producer)) == (5, 0)
+
+
+async def test_a_fatal_error_that_the_library_raises_ends_this_producer_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user without the right to write idempotently: the library raises that from every poll."""
+    one, producer = made(monkeypatch)
+
+    def poll(_timeout_s: float) -> None:
+        raise KafkaException(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED, "no right", True))
+
+    monkeypatch.setattr(producer, "poll", poll)
+    one.tick()
+    assert one._has_failed
+    await one.close()
