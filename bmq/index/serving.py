@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import signal
 import sys
 import time
@@ -22,6 +21,7 @@ from bmq.index.service import Definitions, QueryPool, index_service
 from bmq.index.topic_log import TopicLog
 from bmq.protocol.errors import BmqError
 from bmq.rest_client.client import RestClient
+from bmq.security.loopback import is_loopback_host
 from bmq.table_definitions.stored import StoredTable
 
 TOKEN_BYTES_MAX: Final = 4_096
@@ -109,7 +109,7 @@ class _Announcing(uvicorn.Server):
 def required_token(host: str, file: Path | None) -> str | None:
     """The token in the file. Raises CannotServe: it cannot be read, or there has to be one."""
     if file is None:
-        if is_loopback(host):
+        if is_loopback_host(host):
             return None
         raise CannotServe(
             f"{host} is reached by others, and whoever asks may read all topics: name --token-file, or listen on 127.0.0.1"
@@ -124,10 +124,3 @@ def required_token(host: str, file: Path | None) -> str | None:
     if not token:
         raise CannotServe(f"the token file {file} has no token in its first line")
     return token
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"

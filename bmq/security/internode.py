@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from bmq.security.loopback import is_loopback_host
 from bmq.security.node_certificates import node_of
 
 TABLE: Final = "internode_security"
@@ -78,11 +78,7 @@ OPEN: Final = InternodeSecurity()
 
 def is_loopback(address: str) -> bool:
     """Whether only this machine reaches HOST:PORT. Of host names `localhost` alone does."""
-    host = address.rpartition(":")[0].removeprefix("[").removesuffix("]")
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return is_loopback_host(address.rpartition(":")[0])
 
 
 def why_no_node(certificate: Mapping[str, object] | None, *, allows_plaintext: bool) -> str:

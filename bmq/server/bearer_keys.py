@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from importlib.util import find_spec
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -17,6 +16,7 @@ from bmq.log.clock import Clock
 from bmq.metadata.broker_configs import BrokerConfigs
 from bmq.metadata.config_keys import InvalidConfig
 from bmq.metadata.login_configs import ALLOWED_URLS, ANY_AUDIENCE, ANY_ISSUER, AUDIENCE, ISSUER, JWKS_URL
+from bmq.security.loopback import is_loopback_host
 from bmq.security.oauth.claims import ClaimRules
 from bmq.security.oauth.jwks_verifier import JwksVerifier, KeysNotRead, RefreshTimes
 
@@ -75,16 +75,9 @@ def _reader(url: str) -> Callable[[], Awaitable[bytes]]:
     if parts.scheme == "file" and parts.netloc in ("", "localhost"):
         path = Path(unquote(parts.path))
         return lambda: asyncio.to_thread(_read_file, path)
-    if parts.scheme == "https" or (parts.scheme == "http" and _is_loopback(parts.hostname or "")):
+    if parts.scheme == "https" or (parts.scheme == "http" and is_loopback_host(parts.hostname or "")):
         return lambda: _read_url(url)
     raise InvalidConfig(f"{JWKS_URL} has to begin with https:// or file://; http:// is for this machine alone")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _read_file(path: Path) -> bytes:

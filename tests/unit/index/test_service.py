@@ -25,8 +25,9 @@ from bmq.index.errors import (
 )
 from bmq.index.query import IndexQuery
 from bmq.index.service import BODY_BYTES_MAX, Definitions, QueryPool, index_service
-from bmq.index.serving import CannotServe, ServeSettings, is_loopback, required_token, server_config
+from bmq.index.serving import CannotServe, ServeSettings, required_token, server_config
 from bmq.rest_client.client import RestClient
+from bmq.security.loopback import is_loopback_host
 from bmq.table_definitions.stored import StoredTable
 from tests.support.waiting import until
 from tests.unit.index.indexes import index_definition, stored_index
@@ -176,7 +177,7 @@ async def test_a_token_is_asked_for() -> None:
 
 def test_an_address_that_others_reach_needs_a_token(tmp_path: Path) -> None:
     assert required_token("127.0.0.1", None) is None
-    assert [is_loopback(each) for each in ("localhost", "::1", "[::1]", "0.0.0.0", "10.0.0.1", "host")] == [
+    assert [is_loopback_host(each) for each in ("localhost", "::1", "[::1]", "0.0.0.0", "10.0.0.1", "host")] == [
         True,
         True,
         True,

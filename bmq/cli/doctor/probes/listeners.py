@@ -11,8 +11,8 @@ from bmq.cli.doctor.machine import Machine
 from bmq.cli.doctor.verdicts.access import Listener
 from bmq.cli.doctor.verdicts.certificates import ListenerCertificate
 from bmq.security.listeners import REST, ListenerConfig, WrongListeners, listeners_of
+from bmq.security.loopback import is_loopback_host
 from bmq.server.internode_tls import INTERNAL, mode_of
-from bmq.server.setting_checks import is_loopback
 from bmq.server.settings import Settings, split_address
 from bmq.server.tls import TlsFiles, WrongTls, end_of, fault_of, make_context, tls_files
 
@@ -38,17 +38,17 @@ def listeners(settings: Settings, *, is_node: bool) -> list[Listener]:
         )
         host, port = one.address
         found.append(
-            Listener(one.name, f"{host}:{port}", "a client", has_login, protocol.is_tls, _is_this_machines(host))
+            Listener(one.name, f"{host}:{port}", "a client", has_login, protocol.is_tls, is_loopback_host(host))
         )
     is_https = settings.rest_security.protocol == RestProtocol.HTTPS
     asks = is_https and _asks_for_certificate(settings, REST, False)
     host = split_address(settings.rest)[0]
     has_login = bool(settings.rest_security.schemes()) or asks
-    found.append(Listener(REST, settings.rest, "an operator", has_login, is_https, _is_this_machines(host)))
+    found.append(Listener(REST, settings.rest, "an operator", has_login, is_https, is_loopback_host(host)))
     if is_node:
         has_tls = mode_of(settings).has_tls
         host = split_address(settings.internal)[0]
-        found.append(Listener(INTERNAL, settings.internal, "a node", has_tls, has_tls, _is_this_machines(host)))
+        found.append(Listener(INTERNAL, settings.internal, "a node", has_tls, has_tls, is_loopback_host(host)))
     return found
 
 
@@ -94,7 +94,3 @@ def _asks_for_certificate(settings: Settings, name: str, has_own_names: bool) ->
         return tls_files(settings.kafka, name, has_own_names=has_own_names).client_auth == "required"
     except WrongTls:
         return False  # the check of certificates tells it
-
-
-def _is_this_machines(host: str) -> bool:
-    return host == "localhost" or is_loopback(host)
