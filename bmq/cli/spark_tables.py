@@ -42,7 +42,7 @@ Checkpoints = Annotated[
         "--checkpoints",
         envvar="BMQ_TABLES_CHECKPOINTS",
         metavar="URL",
-        help="A directory for checkpoints; each table has its own in it, by its name",
+        help="A directory for checkpoints; each table or index has its own in it, by its name",
     ),
 ]
 CatalogOptions = Annotated[
@@ -105,8 +105,10 @@ def table_command(
     """Keep one table of the cluster: write its topic into Iceberg until Ctrl-C. Exit codes: docs/TABLES_JOB.md."""
     with job():
         arguments = [
-            *_place(warehouse, checkpoints, catalog_options, name),
-            *_stream(source, source_options, trigger_s, max_offsets, merge_every, is_available_now=is_available_now),
+            *place_words(warehouse, checkpoints, catalog_options, name),
+            *stream_words(
+                source, source_options, trigger_s, max_offsets, merge_every, is_available_now=is_available_now
+            ),
             *_spark(jars, master, conf),
             *(["--take-over"] if is_taken_over else []),
             *(["--accept-rollback"] if is_rollback_accepted else []),
@@ -149,16 +151,16 @@ def tables_command(
     """Keep all tables of the cluster: a job for each, started again when it ends, until SIGTERM or Ctrl-C."""
     with job():
         shared = [
-            *_stream(source, source_options, trigger_s, max_offsets, merge_every, is_available_now=False),
+            *stream_words(source, source_options, trigger_s, max_offsets, merge_every, is_available_now=False),
             *_spark(jars, master, conf),
             *("--rest", rest, "--bootstrap", bootstrap, "--output", OutputForm.STATES, "--end-with-parent"),
         ]
-        _place(warehouse, checkpoints, catalog_options, "NAME")
+        place_words(warehouse, checkpoints, catalog_options, "NAME")
         login = current_login()
         environment = {"PYSPARK_PYTHON": sys.executable, **os.environ, **_login_variables(login)}
 
         def command(name: str) -> list[str]:
-            place = _place(warehouse, checkpoints, catalog_options, name)
+            place = place_words(warehouse, checkpoints, catalog_options, name)
             return [*_JOB, "--table", name, *place, *shared]
 
         _supervise(command, environment, rest, login, prefix, starts_max, look_s, Shown(as_json=as_json))
@@ -213,8 +215,8 @@ def _supervise(
 # -- Arguments of the job ------------------------------------------------------------------------------------------
 
 
-def _place(warehouse: str, checkpoints: str, catalog_options: Sequence[str] | None, name: str) -> list[str]:
-    """Raises typer.BadParameter."""
+def place_words(warehouse: str, checkpoints: str, catalog_options: Sequence[str] | None, name: str) -> list[str]:
+    """Arguments of the job of tables: where its table and its positions are. Raises typer.BadParameter."""
     if bool(warehouse) == bool(catalog_options):
         raise typer.BadParameter("name --warehouse or --catalog-option, one of them", param_hint="--warehouse")
     if not checkpoints:
@@ -227,7 +229,7 @@ def _place(warehouse: str, checkpoints: str, catalog_options: Sequence[str] | No
     return [*place, "--checkpoint", f"{checkpoints.rstrip('/')}/{name}"]
 
 
-def _stream(
+def stream_words(
     source: str,
     options: Sequence[str] | None,
     trigger_s: float,
@@ -236,6 +238,7 @@ def _stream(
     *,
     is_available_now: bool,
 ) -> list[str]:
+    """Arguments of the job of tables: its stream, and how often it commits and merges."""
     words = ["--source", source]
     words += [word for each in options or () for word in ("--option", each)]
     words += ["--available-now"] if is_available_now else ["--trigger-s", f"{trigger_s:g}"]
