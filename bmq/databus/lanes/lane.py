@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 import structlog
 
+from bmq.aio.backoff import Backoff
 from bmq.databus.lanes.transactions import SendFailed, TopicsRefused, Transactions
 from bmq.databus.spool.errors import SpoolUnusable, SpoolWriteFailed
 from bmq.databus.spool.frame import SpooledRecord
@@ -127,7 +128,7 @@ class Lane:
     # --- the thread
 
     def _run(self) -> None:
-        backoff_s = BACKOFF_S_MIN
+        backoff = Backoff(self._dice, first_s=BACKOFF_S_MIN, max_s=BACKOFF_S_MAX)
         while not self._is_stopping:
             before = self.committed_transactions
             pause_s = 0.0
@@ -137,14 +138,15 @@ class Lane:
                 self.trouble = str(error)
                 _log.warning("databus_topic_refused", lane=self.name, reason=str(error))
             except (SendFailed, SpoolWriteFailed, SpoolUnusable) as error:
-                pause_s = backoff_s * (0.5 + self._dice.random())
+                pause_s = backoff.next_s()
                 self._note_trouble(str(error))
             except OSError as error:
-                pause_s = backoff_s
+                pause_s = backoff.next_s()
                 self._note_trouble(f"the spool {self.spool.directory} cannot be used: {error.strerror}")
             finally:
                 self._transactions.close()
-            backoff_s = BACKOFF_S_MIN if self.committed_transactions > before else min(2 * backoff_s, BACKOFF_S_MAX)
+            if self.committed_transactions > before:
+                backoff.reset()
             self._pause(pause_s)
         self._reader.close()
 
