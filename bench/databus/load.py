@@ -13,6 +13,7 @@ import resource
 import struct
 import sys
 import time
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import uvloop
@@ -58,6 +59,15 @@ class _Application(asyncio.Protocol):
         self._rest = data[offset:]
 
 
+def due_numbers(wanted: int, rate_per_s: float, now_s: Callable[[], float]) -> Iterator[range]:
+    """The numbers from 0 to `wanted` that are due at each time it is asked, at this rate from now on; perhaps none."""
+    sent, began_s = 0, now_s()
+    while sent < wanted:
+        due = max(sent, min(wanted, int((now_s() - began_s) * rate_per_s)))
+        yield range(sent, due)
+        sent = due
+
+
 async def by_agent(
     path: str, channel: str, connections: int, rate: float, seconds: float, record_bytes: int
 ) -> dict[str, Any]:
@@ -74,14 +84,11 @@ async def by_agent(
         applications += [protocol for _, protocol in await asyncio.gather(*made)]
     value = os.urandom(record_bytes)
     name = channel.encode()
-    sent = 0
+    sent = round(connections * rate * seconds)
     began_s = loop.time()
-    wanted = round(connections * rate * seconds)
-    while sent < wanted:
-        due = min(wanted, int((loop.time() - began_s) * connections * rate))
-        for number in range(sent, due):
+    for numbers in due_numbers(sent, connections * rate, loop.time):
+        for number in numbers:
             applications[number % connections].hand_over(name, value)
-        sent = max(sent, due)
         await asyncio.sleep(0.001)
     until_s = loop.time() + 10
     while len(latencies_s) < sent and loop.time() < until_s:  # noqa: ASYNC110  # an event would cost each answer
@@ -105,14 +112,11 @@ def by_producers(
         Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0}) for _ in range(producers)
     ]
     value = os.urandom(record_bytes)
-    sent = 0
+    sent = round(producers * rate * seconds)
     began_s = time.monotonic()
-    wanted = round(producers * rate * seconds)
-    while sent < wanted:
-        due = min(wanted, int((time.monotonic() - began_s) * producers * rate))
-        for number in range(sent, due):
+    for numbers in due_numbers(sent, producers * rate, time.monotonic):
+        for number in numbers:
             made[number % producers].produce(topic, value)
-        sent = max(sent, due)
         time.sleep(0.001)
     left = sum(one.flush(10) for one in made)
     return {"sent": sent, "answered": sent - left, "seconds": time.monotonic() - began_s}
