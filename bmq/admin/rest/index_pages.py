@@ -10,7 +10,7 @@ from fastapi import APIRouter, Body, Request, Response
 from bmq.admin.index_queries import IndexServiceAway
 from bmq.admin.rest.authorization import may_read_topic
 from bmq.admin.rest.parameters import TableName
-from bmq.admin.rest.problems import Problem, ProblemError, errors
+from bmq.admin.rest.problems import MEDIA_TYPE, Problem, ProblemError, errors
 from bmq.admin.rest.sources import RestSources
 from bmq.controller.tables import find_table
 
@@ -21,7 +21,6 @@ _ERRORS: Final[dict[int | str, dict[str, Any]]] = {
     502: {"model": Problem, "description": "The query service failed, or refused this node's token."},
     504: {"model": Problem, "description": "The query took too long."},
 }
-_PROBLEM: Final = "application/problem+json"
 
 
 def index_pages(sources: RestSources) -> APIRouter:
@@ -51,7 +50,7 @@ def index_pages(sources: RestSources) -> APIRouter:
                 _BAD_GATEWAY, f"the query service answered {status}; its log, or its token, has the reason"
             )
         # As the service wrote it: an answer may have megabytes.
-        media_type = "application/json" if status == 200 else _PROBLEM
+        media_type = "application/json" if status == 200 else MEDIA_TYPE
         return Response(answer, status, media_type=media_type)  # type: ignore[return-value]
 
     return pages
