@@ -1,4 +1,4 @@
-"""Who waits for changes of Databus channels in this process's own metadata image, and what wakes them."""
+"""Wakes the agents that wait at this process for a change of Databus channels in its metadata image."""
 
 from __future__ import annotations
 

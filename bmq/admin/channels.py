@@ -78,7 +78,7 @@ class Channels:
                 image, channel, controller.now_ms(), if_version=if_version, is_topic_coming=is_topic_coming
             )
 
-        # What is refused is refused before a topic is created for it.
+        # A channel that is refused must not leave a topic behind, so it is checked first.
         plan = planned(controller.image, is_topic_coming=new_topic is not None).response
         if new_topic is not None and channel.topic not in controller.image.topics:
             await self._create_topic(channel.topic, new_topic, is_dry_run=is_dry_run)

@@ -26,7 +26,7 @@ PARTITION_BYTES_MAX: Final = 256 * 1024
 READ_BYTES_MAX: Final = 16 * 1024 * 1024
 """Read for one call, whatever the filter leaves of it."""
 SHOWN_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Of the records of one call; the last may go past it."""
+"""Bytes of the records in one answer; the last record may exceed it."""
 SCANNED_MAX: Final = 100_000
 READ_S_MAX: Final = 3.0
 """One call begins no more reads after this time."""
@@ -49,7 +49,7 @@ class FoundRecord(NamedTuple):
 
 
 class Browse(NamedTuple):
-    """What is read: a topic from these offsets on, by partition. `wait_s`: for new records once the end is reached."""
+    """A topic to read, from an offset on in each partition. `wait_s`: how long to wait for new records at the end."""
 
     topic: str
     positions: Mapping[int, int]

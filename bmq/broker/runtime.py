@@ -214,7 +214,7 @@ class PartitionRuntime:
         return self._partition.load
 
     def figures(self) -> Figures:
-        """What was counted since it was started here, and the size of its log; 0 before."""
+        """Counters since this partition was started here, and the size of its log; 0 before."""
         load, files, recovered = self.load, self._partition.files, self._start.recovered
         records = 0 if recovered is None else max(0, self.high_watermark - recovered.end_offset)
         return Figures(load.bytes_in, records, load.bytes_out, 0 if files is None else files.size_bytes)

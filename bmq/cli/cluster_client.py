@@ -56,7 +56,7 @@ class ClusterClient:
 
     @property
     def scheme(self) -> str:
-        """Of the URL: http or https."""
+        """The scheme of the URL: http or https."""
         return self._url.partition(":")[0]
 
     def __enter__(self) -> Self:

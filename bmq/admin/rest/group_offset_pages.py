@@ -69,7 +69,7 @@ class OffsetMove(BaseModel):
 
 
 class ResetView(BaseModel):
-    """What was changed, or with `dry_run` would be."""
+    """The changed offsets of a group; with `dry_run` those that would change."""
 
     group: str
     topic: str

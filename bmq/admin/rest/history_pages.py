@@ -52,7 +52,7 @@ def history_pages(sources: RestSources) -> APIRouter:
 
     @pages.get("/v1/topics/{name}/partitions/{number}/history", responses=errors(404, 422))
     async def history(name: TopicName, number: PartitionNumber) -> PartitionHistoryView:
-        """Who owned one partition from when to when, why, and how long nobody did. A view's owners are those of its base."""
+        """The owners of one partition with times and reasons, and the times without an owner. A view has the owners of its base."""
         image = sources.image()
         topic = topic_of(image, name)
         partition = partition_of(topic, number)
