@@ -9,8 +9,9 @@ out. Modules of jobs that use Python's `logging` write sentences and not events;
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -93,7 +94,7 @@ class _Source:
     def __init__(self, modules: list[_Module]) -> None:
         self._modules = modules
 
-    def fields_of(self, name: str, near: _Module) -> list[tuple[str, ...]]:
+    def fields_of(self, name: str, near: _Module) -> Sequence[tuple[str, ...]]:
         """The keys of each dict that functions or properties of this name return; in the same module, if any has keys."""
         own = near.returned_keys(name)
         return own if any(own) else [keys for one in self._modules for keys in one.returned_keys(name)]
@@ -115,10 +116,16 @@ class _Module:
         place = path.relative_to(package).with_suffix("")
         self.name = place.as_posix()
         self.package = place.parts[0]
-        self._tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+        self._path = path
+        self._source_text = path.read_text(encoding="utf-8")
+
+    @cached_property
+    def _tree(self) -> ast.Module:
+        """Most modules log nothing and have nothing that others ask for: those are not parsed, which takes most of the time."""
+        return ast.parse(self._source_text, str(self._path))
 
     def calls(self, source: _Source) -> Iterator[LogCall]:
-        loggers = self._loggers(source)
+        loggers = self._loggers(source) if "structlog" in self._source_text else {}
         if loggers:
             yield from self._calls_in(self._tree, (), source, loggers)
 
@@ -151,30 +158,46 @@ class _Module:
 
     def text(self, name: str) -> str | None:
         """The string that the module gives to a constant of its own."""
-        for node in self._tree.body:
-            if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == name:
-                value = node.value
-                if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                    return value.value
-        return None
+        return self._constants.get(name) if name in self._source_text else None
 
-    def returned_keys(self, name: str) -> list[tuple[str, ...]]:
-        found = []
+    @cached_property
+    def _constants(self) -> dict[str, str]:
+        return {
+            ast.unparse(node.target): node.value.value
+            for node in reversed(self._tree.body)
+            if isinstance(node, ast.AnnAssign)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        }
+
+    def returned_keys(self, name: str) -> Sequence[tuple[str, ...]]:
+        return self._returned_keys.get(name, ()) if f"def {name}(" in self._source_text else ()
+
+    @cached_property
+    def _returned_keys(self) -> dict[str, list[tuple[str, ...]]]:
+        """By the name of a function. All modules are asked for each name, so a module is walked once for all of them."""
+        found: dict[str, list[tuple[str, ...]]] = {}
         for node in ast.walk(self._tree):
-            if isinstance(node, ast.FunctionDef) and node.name == name:
+            if isinstance(node, ast.FunctionDef):
                 for each in ast.walk(node):
                     keys = dict_keys(each.value) if isinstance(each, ast.Return) else None
                     if keys is not None:
-                        found.append(keys)
+                        found.setdefault(node.name, []).append(keys)
         return found
 
-    def class_constants(self, name: str) -> Iterator[str]:
+    def class_constants(self, name: str) -> Sequence[str]:
+        return self._class_constants.get(name, ()) if name in self._source_text else ()
+
+    @cached_property
+    def _class_constants(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
         for cls in ast.walk(self._tree):
             for node in cls.body if isinstance(cls, ast.ClassDef) else ():
-                if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == name:
+                if isinstance(node, ast.AnnAssign):
                     value = node.value
                     if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                        yield value.value
+                        found.setdefault(ast.unparse(node.target), []).append(value.value)
+        return found
 
     def passed(self, function: str, position: int, keyword: str) -> list[ast.expr]:
         """What callers in this module pass to a function or method of this name. `position`: without `self`."""
@@ -289,7 +312,7 @@ class _Call:
             found = [keys for value in self._assigned(node.id) for keys in self._spread(value)]
         else:
             called = node.func if isinstance(node, ast.Call) else node
-            found = self._source.fields_of(called.attr, self._module) if isinstance(called, ast.Attribute) else []
+            found = list(self._source.fields_of(called.attr, self._module)) if isinstance(called, ast.Attribute) else []
         if not found:
             raise self._unknown(f"its fields **{ast.unparse(node)} are not told by the source")
         return list(dict.fromkeys(found))
