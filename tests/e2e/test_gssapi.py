@@ -28,7 +28,7 @@ from tests.support.kerberos_server import MAPPED, SERVICE, SESSION_MS, SUPER_USE
 from tests.support.logged_in import LoggedIn, LoginRefused
 from tests.support.wrong_clock import clock_off_by
 
-pytestmark = [pytest.mark.bmq_only, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.bmq_only, pytest.mark.timeout(240), pytest.mark.usefixtures("sockets_of_kafka_python")]
 in_gate = pytest.mark.clients
 in_campaign = pytest.mark.campaign("kafka")
 

@@ -152,6 +152,7 @@ def of_kafka_python(server: SecuredServer, door: Door) -> dict[str, Any]:
 
 @pytest.mark.clients
 @every_door
+@pytest.mark.usefixtures("sockets_of_kafka_python")
 def test_kafka_python(server: SecuredServer, topic: str, door: Door) -> None:
     with KafkaProducer(**of_kafka_python(server, door)) as producer:
         producer.send(topic, b"kafka-python").get(timeout=WAIT_S)
