@@ -42,7 +42,7 @@ TOPIC_ID: Final = UUID(int=1)
 GROUP: Final = "group"
 LOCKS_MAX: Final = 10_000
 LOCK_MS: Final = 3_600_000
-WAIT_S: Final = 300.0
+WAIT_S: Final = 900.0
 PARTITIONS: Final = 1_000
 RECORDS: Final = 1_000
 """Locked in each partition."""

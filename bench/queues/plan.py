@@ -16,7 +16,7 @@ from bench.runner import QUICK, SMOKE
 LIMITS_S: Final[Mapping[str, float]] = {
     CONSUME: 540,
     ACKS: 420,
-    LOCKS: 420,
+    LOCKS: 960,
     IDLE: 240,
     PLAIN: 300,
     FAILOVER: 360,
