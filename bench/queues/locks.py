@@ -86,8 +86,11 @@ class Shards:
     def inherited(self) -> Sequence[int]:
         return ()
 
-    async def open(self, shard: int) -> ReplayableLog:
+    async def open(self, shard: int, *, is_awaited: bool) -> ReplayableLog:
         return cast(ReplayableLog, ForgetfulLog(TopicPartition(UUID(int=2), shard)))
+
+    def ask(self, shard: int) -> None:
+        """Opening a shard takes no turn here."""
 
 
 class Topics:

@@ -337,6 +337,12 @@ class PartitionManager:
         runtime.started.result()
         return runtime
 
+    def ask(self, topic_partition: TopicPartition) -> None:
+        """A client waits now for a partition whose start nobody waited for."""
+        assignment = self._assignments.get(topic_partition)
+        if assignment is not None and assignment.runtime is not None:
+            self._starts.ask(assignment.runtime)
+
     @property
     def starts_waiting(self) -> int:
         """How many partitions wait for their start's turn."""

@@ -1,7 +1,9 @@
 """The order in which partitions of a process are started, and when: those that callers wait for come first.
 
 Starts run at once as far as `StartPace` allows. One that lasts longer than START_SLOW_S (for a lease, or a store that does
-not answer) waits more than it works, so it is not counted and another one may begin. Work that starts leave for later
+not answer) waits more than it works, so it is not counted and another one may begin. While a caller waits for one that
+runs, no start that nobody waits for makes more than STARTS_AT_FIRST: each start that runs beside it makes it longer, and
+after the end of a node there are dozens of empty shards that nobody misses. Work that starts leave for later
 (indexes of what they had to read) waits until no start does, so that it takes nothing from those, and is done with rests.
 """
 
@@ -15,7 +17,7 @@ from typing import Final
 
 from bmq.aio.duty_pauses import pause_after
 from bmq.broker.metrics import PartitionCounts
-from bmq.broker.start_pace import StartPace
+from bmq.broker.start_pace import STARTS_AT_FIRST, StartPace
 
 ADJUST_INTERVAL_S: Final = 0.05
 START_SLOW_S: Final = 1.0
@@ -37,7 +39,8 @@ class StartQueue:
         self._pace = StartPace(starts_max)
         self._counts = counts
         self._starts_max = starts_max
-        self._running: dict[object, float] = {}  # when each began, the oldest first
+        self._running: dict[Hashable, float] = {}  # when each began, the oldest first
+        self._missed: set[Hashable] = set()  # those of them that callers wait for
         self._awaited: dict[Hashable, asyncio.Future[None]] = {}  # in the order in which they came
         self._unasked: dict[Hashable, asyncio.Future[None]] = {}
         self._idle: asyncio.Future[None] | None = None
@@ -62,27 +65,46 @@ class StartQueue:
         """Runs its body when the start has its turn. `is_awaited`: somebody waits for it, so it passes those that nobody
         has asked for.
         """
-        if self._is_full or self._awaited or (self._unasked and not is_awaited):
-            start = await self._turn(key, is_awaited=is_awaited)
+        if self._is_full or self._awaited or (not is_awaited and (self._unasked or self._would_delay())):
+            await self._turn(key, is_awaited=is_awaited)
         else:
-            start = object()
-            self._running[start] = self._loop.time()
+            self._begin(key, is_awaited=is_awaited)
         try:
             yield
         finally:
-            del self._running[start]
+            self._end(key)
             self._next()
+
+    def _begin(self, key: Hashable, *, is_awaited: bool) -> None:
+        self._running[key] = self._loop.time()
+        if is_awaited:
+            self._missed.add(key)
+
+    def _end(self, key: Hashable) -> None:
+        del self._running[key]
+        self._missed.discard(key)
 
     @property
     def _is_full(self) -> bool:
         count = len(self._running)
         if count < self._pace.allowed or count >= self._starts_max:
             return count >= self._starts_max
-        slow_since_s = self._loop.time() - START_SLOW_S
-        return sum(began_s > slow_since_s for began_s in self._running.values()) >= self._pace.allowed
+        return self._quick_count() >= self._pace.allowed
 
-    async def _turn(self, key: Hashable, *, is_awaited: bool) -> object:
-        """Returns once it is this start's turn, with what it is counted as running under."""
+    def _quick_count(self) -> int:
+        slow_since_s = self._loop.time() - START_SLOW_S
+        return sum(began_s > slow_since_s for began_s in self._running.values())
+
+    def _would_delay(self) -> bool:
+        """Whether a start that nobody waits for would take time from one that a caller waits for."""
+        if not self._missed or len(self._running) < STARTS_AT_FIRST:
+            return False
+        slow_since_s = self._loop.time() - START_SLOW_S
+        is_missed = any(self._running[key] > slow_since_s for key in self._missed)
+        return is_missed and self._quick_count() >= STARTS_AT_FIRST
+
+    async def _turn(self, key: Hashable, *, is_awaited: bool) -> None:
+        """Returns once it is this start's turn; it counts as running then."""
         queue = self._awaited if is_awaited else self._unasked
         turn = queue[key] = self._loop.create_future()
         if self._timer is None:
@@ -91,18 +113,21 @@ class StartQueue:
         try:
             await turn
         except asyncio.CancelledError:
-            self._running.pop(turn, None)
+            if key in self._running:
+                self._end(key)
             self._awaited.pop(key, None)
             self._unasked.pop(key, None)
             self._next()
             raise
-        return turn
 
     def ask(self, key: Hashable) -> None:
         """A caller waits for this start now."""
         turn = self._unasked.pop(key, None)
         if turn is not None:
             self._awaited[key] = turn
+            self._next()
+        elif key in self._running:
+            self._missed.add(key)
 
     def idle(self) -> asyncio.Future[None]:
         """Done once no start runs or waits, by the time of the call or later. Shared: not to be cancelled."""
@@ -117,10 +142,15 @@ class StartQueue:
         self._loop.call_later(rest_s, self.leftovers.release)
 
     def _next(self) -> None:
-        while not self._is_full and (queue := self._awaited or self._unasked):
-            turn = queue.pop(next(iter(queue)))
+        while not self._is_full:
+            is_awaited = bool(self._awaited)
+            queue = self._awaited if is_awaited else self._unasked
+            if not queue or (not is_awaited and self._would_delay()):
+                break
+            key = next(iter(queue))
+            turn = queue.pop(key)
             if not turn.done():
-                self._running[turn] = self._loop.time()
+                self._begin(key, is_awaited=is_awaited)
                 turn.set_result(None)
         self._tell_if_idle()
 

@@ -57,12 +57,17 @@ class LocalShards:
         partition = None if topic is None else topic.partition(shard)
         return partition is not None and partition.leader_epoch >= leader_epoch
 
-    async def open(self, shard: int) -> ReplayableLog:
+    async def open(self, shard: int, *, is_awaited: bool) -> ReplayableLog:
         """Raises KafkaError COORDINATOR_NOT_AVAILABLE (no topic yet), and the errors of PartitionManager.leader_of."""
         topic = self._image().topics.get(self._name)
         if topic is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there is no {self._name} yet")
-        return await self._manager.leader_of(TopicPartition(topic.topic_id, shard))
+        return await self._manager.leader_of(TopicPartition(topic.topic_id, shard), is_awaited=is_awaited)
+
+    def ask(self, shard: int) -> None:
+        topic = self._image().topics.get(self._name)
+        if topic is not None:
+            self._manager.ask(TopicPartition(topic.topic_id, shard))
 
 
 class NodeReleases:

@@ -37,7 +37,7 @@ class StateTopic:
         """The image is the controller's own, so it shows every decision."""
         return True
 
-    async def open(self, shard: int) -> ReplayableLog:
+    async def open(self, shard: int, *, is_awaited: bool) -> ReplayableLog:
         topic = self._controller.image.topics.get(self._name)
         if topic is None:
             try:
@@ -48,4 +48,9 @@ class StateTopic:
             topic = self._controller.image.topics.get(self._name)
         if topic is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._name} could not be made")
-        return await self._manager.leader_of(TopicPartition(topic.topic_id, shard))
+        return await self._manager.leader_of(TopicPartition(topic.topic_id, shard), is_awaited=is_awaited)
+
+    def ask(self, shard: int) -> None:
+        topic = self._controller.image.topics.get(self._name)
+        if topic is not None:
+            self._manager.ask(TopicPartition(topic.topic_id, shard))

@@ -37,12 +37,15 @@ class Shards(Protocol):
     def inherited(self) -> Sequence[int]:
         """Those of them that had an owner before, so their logs may hold something; the likeliest first."""
 
-    async def open(self, shard: int) -> ReplayableLog:
+    async def open(self, shard: int, *, is_awaited: bool) -> ReplayableLog:
         """The partition's log, open for writing. A single process creates the topic on first use, a cluster's node does
-        not.
+        not. `is_awaited`: a request waits for it, so it passes those for which none does.
 
         Raises KafkaError (NOT_LEADER_OR_FOLLOWER: it has another owner), StoreError.
         """
+
+    def ask(self, shard: int) -> None:
+        """A request waits now for a shard that is being opened."""
 
 
 class LoadLimits(Protocol):
@@ -96,6 +99,7 @@ class ShardDirectory(Generic[S]):
         self._make = make
         self._when_lost = lost
         self._loads: dict[int, asyncio.Task[S | ErrorCode]] = {}
+        self._awaited: set[int] = set()  # those of them that a request waits for
         self._queues: dict[int, dict[object, None]] = {}  # requests that wait for a shard, in order
         self._slots = asyncio.Semaphore(config.shards_loading_max)
         self._is_closed = False
@@ -133,15 +137,18 @@ class ShardDirectory(Generic[S]):
             raise KafkaError(ErrorCode.NOT_COORDINATOR, "another process has a shard now")
         return shards
 
-    async def load(self, number: int) -> S:
-        """Wait for a shard up to `load_wait_max_ms`; loading goes on in the background. Raises KafkaError."""
+    async def load(self, number: int, *, is_awaited: bool = True) -> S:
+        """Wait for a shard up to `load_wait_max_ms`; loading goes on in the background. Raises KafkaError.
+
+        `is_awaited`: False for one that no request has asked for. Its partition lets those pass that are asked for.
+        """
         shard = self._at_once(number)
         if shard is not None:
             return shard
         queue, place = self._queues.setdefault(number, {}), object()
         queue[place] = None
         try:
-            loaded = self.ready.get(number) or await self._load(number)
+            loaded = self.ready.get(number) or await self._load(number, is_awaited=is_awaited)
             while next(iter(queue)) is not place:  # noqa: ASYNC110 -- they go on within a few turns of the event loop
                 await asyncio.sleep(0)
         finally:
@@ -152,10 +159,14 @@ class ShardDirectory(Generic[S]):
             raise KafkaError(ErrorCode.NOT_COORDINATOR, "another process has the shard now")
         return loaded
 
-    async def _load(self, number: int) -> S:
+    async def _load(self, number: int, *, is_awaited: bool) -> S:
         if self._is_closed:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator is stopping")
         task = self._loads.get(number)
+        if is_awaited and number not in self._awaited:
+            self._awaited.add(number)
+            if task is not None:
+                self._shards.ask(number)
         if task is None:
             task = self._loads[number] = asyncio.get_running_loop().create_task(self._open(number))
             task.add_done_callback(lambda done: self._loaded(number, done))
@@ -174,6 +185,7 @@ class ShardDirectory(Generic[S]):
     def resign(self, number: int) -> None:
         """Give up a shard, loaded or loading: its partition has another owner. Waiting requests get NOT_COORDINATOR."""
         task = self._loads.pop(number, None)  # later requests must not wait for this load
+        self._awaited.discard(number)
         if task is not None:
             task.cancel()
         shard = self.ready.get(number)
@@ -198,7 +210,7 @@ class ShardDirectory(Generic[S]):
     async def _open(self, number: int) -> S | ErrorCode:
         try:
             async with self._slots:
-                log = await self._shards.open(number)
+                log = await self._shards.open(number, is_awaited=number in self._awaited)
                 shard = self._make(number, log, self._lost)
                 await shard.load()
         except BmqError as error:
@@ -227,6 +239,7 @@ class ShardDirectory(Generic[S]):
     def _loaded(self, number: int, task: asyncio.Task[S | ErrorCode]) -> None:
         if self._loads.get(number) is task:
             del self._loads[number]
+            self._awaited.discard(number)
 
     def _lost(self, shard: S) -> None:
         if self.ready.get(shard.number) is shard:

@@ -29,7 +29,7 @@ class Loads(Protocol):
     @property
     def is_closed(self) -> bool: ...
     def is_ready(self, number: int) -> bool: ...
-    async def load(self, number: int) -> Shard: ...
+    async def load(self, number: int, *, is_awaited: bool) -> Shard: ...
 
 
 class OwnShards(Protocol):
@@ -109,7 +109,7 @@ class InheritedShards:
     async def _try(self, number: int) -> bool:
         """Returns whether it was loaded."""
         try:
-            await self._directory.load(number)
+            await self._directory.load(number, is_awaited=False)
         except KafkaError:  # the directory has logged why
             return False
         return True

@@ -72,6 +72,53 @@ def test_what_somebody_waits_for_passes_what_nobody_has_asked_for() -> None:
     virtual(main)
 
 
+def test_starts_that_nobody_waits_for_make_no_crowd_beside_one_that_is_waited_for() -> None:
+    async def main() -> None:
+        starts = Starts()
+        starts.add("awaited")
+        starts.add(*map(str, range(6)), is_awaited=False)
+        await asyncio.sleep(START_SLOW_S / 2)
+        assert starts.begun == ["awaited", "0"], "a crowd takes time from what a caller waits for"
+        starts.add("awaited 2", "awaited 3")
+        await settle()
+        assert starts.begun[2:] == ["awaited 2", "awaited 3"], "what callers wait for may be a crowd"
+        await starts.end("awaited", "awaited 2")
+        assert len(starts.running) == 2
+        await starts.end("awaited 3")
+        assert len(starts.running) == 6 and not starts.queue.waiting_count
+
+    virtual(main)
+
+
+def test_a_start_that_is_asked_for_as_it_runs_is_waited_for() -> None:
+    async def main() -> None:
+        starts = Starts()
+        starts.add("0", "1", is_awaited=False)
+        await settle()
+        starts.queue.ask("0")
+        starts.add("2", "3", is_awaited=False)
+        await asyncio.sleep(START_SLOW_S / 2)
+        assert starts.begun == ["0", "1"]
+        starts.queue.ask("2")
+        await settle()
+        assert starts.begun == ["0", "1", "2"]
+
+    virtual(main)
+
+
+def test_a_start_that_lasts_long_keeps_no_unasked_one_from_beginning() -> None:
+    async def main() -> None:
+        starts = Starts()
+        starts.add("stuck", "stuck too")
+        starts.add("0", is_awaited=False)
+        await asyncio.sleep(START_SLOW_S - ADJUST_INTERVAL_S * 2)
+        assert "0" not in starts.begun
+        await asyncio.sleep(ADJUST_INTERVAL_S * 4)
+        assert "0" in starts.begun
+
+    virtual(main)
+
+
 def test_late_appends_make_starts_fewer_and_quick_ones_more() -> None:
     async def main() -> None:
         starts = Starts()

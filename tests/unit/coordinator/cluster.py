@@ -151,11 +151,15 @@ class OwnedLog:
 
 
 class FakeShards:
-    """Makes the offsets topic on first use, as the wiring does. `leader_epoch`: of the logs it opens from now on."""
+    """Makes the offsets topic on first use, as the wiring does. `leader_epoch`: of the logs it opens from now on.
+
+    `awaited`: the shards that were said to be waited for.
+    """
 
     def __init__(self, topics: FakeTopics, count: int) -> None:
         self.logs: dict[int, FencingLog] = {}
         self.opened: list[int] = []
+        self.awaited: list[int] = []
         self.error: BmqError | None = None
         self.gate: asyncio.Event | None = None
         self._topics = topics
@@ -171,7 +175,9 @@ class FakeShards:
     def inherited(self) -> range:
         return range(self._count if self.leader_epoch > 0 else 0)
 
-    async def open(self, shard: int) -> ReplayableLog:
+    async def open(self, shard: int, *, is_awaited: bool) -> ReplayableLog:
+        if is_awaited:
+            self.awaited.append(shard)
         if self.gate is not None:
             await self.gate.wait()
         if self.error is not None:
@@ -181,6 +187,9 @@ class FakeShards:
         if shard not in self.logs:
             self.logs[shard] = FencingLog(TopicPartition(topic_id, shard))
         return cast(ReplayableLog, OwnedLog(self.logs[shard], self.leader_epoch))
+
+    def ask(self, shard: int) -> None:
+        self.awaited.append(shard)
 
 
 class Cluster:

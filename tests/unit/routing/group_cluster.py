@@ -86,13 +86,16 @@ class NodeShards:
         """As if all were new: what is not asked for stays where it is."""
         return []
 
-    async def open(self, shard: int) -> PartitionLog:
+    async def open(self, shard: int, *, is_awaited: bool) -> PartitionLog:
         await asyncio.sleep(0.001)
         if shard not in self.owned() or shard in self.unassigned or self._topic is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is not assigned here")
         self.opened.append(shard)
         epoch = self._topic.partitions[shard].leader_epoch
         return cast(PartitionLog, OwnedLog(self._cluster.logs[shard], epoch))
+
+    def ask(self, shard: int) -> None:
+        """Opening a shard takes no turn here."""
 
 
 class GroupNode:

@@ -76,12 +76,15 @@ class NodeShards:
         """As if all were new: what is not asked for stays where it is."""
         return []
 
-    async def open(self, shard: int) -> PartitionLog:
+    async def open(self, shard: int, *, is_awaited: bool) -> PartitionLog:
         await asyncio.sleep(0.001)
         partition = self._cluster.image.topics[SHARE_STATE_TOPIC_NAME].partitions[shard]
         if partition.leader != self._node_id:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is not assigned here")
         return cast(PartitionLog, OwnedLog(self._cluster.logs[shard], partition.leader_epoch))
+
+    def ask(self, shard: int) -> None:
+        """Opening a shard takes no turn here."""
 
 
 class ShareCluster:

@@ -85,12 +85,15 @@ class NodeShards:
     def is_known(self, shard: int, leader_epoch: int) -> bool:
         return True
 
-    async def open(self, shard: int) -> PartitionLog:
+    async def open(self, shard: int, *, is_awaited: bool) -> PartitionLog:
         await asyncio.sleep(0.001)
         if shard not in self.owned():
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is not assigned here")
         epoch = self._cluster.image.topics[TRANSACTIONS_TOPIC_NAME].partitions[shard].leader_epoch
         return cast(PartitionLog, OwnedLog(self._cluster.logs[shard], epoch))
+
+    def ask(self, shard: int) -> None:
+        """Opening a shard takes no turn here."""
 
 
 class SharedController:

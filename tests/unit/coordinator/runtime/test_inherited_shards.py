@@ -29,7 +29,8 @@ class Directory:
     def is_ready(self, number: int) -> bool:
         return number in self.ready
 
-    async def load(self, number: int) -> Shard:
+    async def load(self, number: int, *, is_awaited: bool) -> Shard:
+        assert not is_awaited, "no request waits for it"
         self.asked.append(number)
         self.loading[number] = asyncio.get_running_loop().create_future()
         try:

@@ -290,3 +290,24 @@ def test_only_an_unexpected_end_of_a_shard_is_a_warning() -> None:
         assert world.metrics.lost_shards == 4
 
     virtual(main)
+
+
+def test_a_shard_that_nobody_asked_for_is_waited_for_from_the_first_request_on() -> None:
+    async def main() -> None:
+        world = Registers()
+        world.shards.gate = asyncio.Event()
+        early = asyncio.create_task(world.directory.load(1, is_awaited=False))
+        asked = asyncio.create_task(world.directory.load(2))
+        await asyncio.sleep(0.01)
+        assert world.shards.awaited == [2]
+        requests = [asyncio.create_task(world.directory.load(1)) for _ in range(3)]
+        await asyncio.sleep(0.01)
+        assert world.shards.awaited == [2, 1], "said once"
+        world.shards.gate.set()
+        assert len({await early, *[await one for one in requests]}) == 1
+        assert (await asked).number == 2 and sorted(world.shards.opened) == [1, 2]
+        world.directory.ready[1].release()
+        again = await world.directory.load(1, is_awaited=False)
+        assert again.number == 1 and world.shards.awaited == [2, 1], "a lost shard is waited for no more"
+
+    virtual(main)

@@ -47,7 +47,7 @@ BATCHES = [(first, first + 9) for first in range(0, 100, 10)]
 class StateShards(FakeShards):
     """Partitions of `__share_group_state`."""
 
-    async def open(self, shard: int) -> ReplayableLog:
+    async def open(self, shard: int, *, is_awaited: bool) -> ReplayableLog:
         self.opened.append(shard)
         if self.gate is not None:
             await self.gate.wait()

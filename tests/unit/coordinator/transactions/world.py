@@ -124,12 +124,15 @@ class StateShards:
         self.is_former = True
         return StateShards(self._topics, self._count, self.logs, self.leader_epoch + 1)
 
-    async def open(self, shard: int) -> ReplayableLog:
+    async def open(self, shard: int, *, is_awaited: bool) -> ReplayableLog:
         if self.error is not None:
             raise self.error
         topic_id = self._topics.add(TRANSACTIONS_TOPIC, 998)
         log = self.logs.setdefault(shard, FakePartitionLog(TopicPartition(topic_id, shard)))
         return cast(ReplayableLog, OwnedLog(log, self.leader_epoch))
+
+    def ask(self, shard: int) -> None:
+        """Opening a shard takes no turn here."""
 
 
 class World:
