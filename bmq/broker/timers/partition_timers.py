@@ -115,7 +115,7 @@ class PartitionTimers:
             return
         replay = await replay_timers(files, timers, self._half_messages.replay())
         order = DueOrder(replay.position)
-        self._follow(files, order, timers)
+        self._follow(files, order, timers).replayed(replay.size_bytes)
         order.recover(replay.pending, replay.cancelled, replay.kept)
         self._partition.machine.spawn(self._remove_unnamed(files, timers))
 
@@ -143,7 +143,7 @@ class PartitionTimers:
                 self._follow(files, DueOrder(), begun)
                 return
 
-    def _follow(self, files: PartitionFiles, order: DueOrder, named: TimersReference) -> None:
+    def _follow(self, files: PartitionFiles, order: DueOrder, named: TimersReference) -> RunLifecycle:
         partition = self._partition
         self._half_messages.begin(order.position)
         self.order = order
@@ -159,6 +159,7 @@ class PartitionTimers:
         )
         files.timers = partial(self._reference, files, self.lifecycle)
         partition.timers = self
+        return self.lifecycle
 
     def _reference(self, files: PartitionFiles, lifecycle: RunLifecycle) -> TimersReference:
         """The `timers` of a manifest that is written now."""

@@ -37,7 +37,9 @@ from bmq.protocol.errors import BmqError, KafkaError
 WINDOW_PRESSED: Final = 100_000
 """Runs are written when this many records are in memory and in no run."""
 LOG_BYTES: Final = 16 * 1024 * 1024
-"""Appended bytes after which to check whether older holds keep the log. So the next owner replays at most twice as much."""
+"""Appended bytes after which to check whether older holds keep the log. So the next owner replays at most twice as much. What an
+owner has replayed counts as appended by it: owners that end one soon after the other would leave more and more to replay.
+"""
 
 PINNED_BYTES_MAX: Final = 48 * 1024 * 1024
 """While runs are being written, no more records are held once the next owner would have to replay this much log."""
@@ -91,6 +93,10 @@ class RunLifecycle:
         return TimersReference(order.oldest_needed(files.end_offset), *order.position, self.runs.references)
 
     # --- when
+
+    def replayed(self, size_bytes: int) -> None:
+        """Count what this owner has replayed of the log at its start."""
+        self._appended_bytes += size_bytes
 
     def synced(self, high_watermark: int, size_bytes: int) -> None:
         """Write runs, or a manifest, if due. `order` knows the high watermark; `size_bytes` more are durable than before."""

@@ -67,7 +67,7 @@ class Replay:
     `pending`: held records in the order of the log, also those delivered or cancelled later in the log. `position`: the last
     delivery's. `cancelled`: records that cancellations name, each with the hold that has the cancellation; it comes behind the
     record's own hold, which may be in a run. Holds below `from_offset` are ignored, because they are delivered or in a run: there
-    the log is read only for `half_messages`. `kept`: the records that `half_messages` finds.
+    the log is read only for `half_messages`. `kept`: the records that `half_messages` finds. `size_bytes`: of all batches.
     """
 
     def __init__(self, position: Position, half_messages: HeldRecordReplay | None = None, from_offset: int = 0) -> None:
@@ -75,12 +75,14 @@ class Replay:
         self.pending: list[Pending] = []
         self.kept: list[Pending] = []
         self.cancelled: dict[Position, int] = {}
+        self.size_bytes = 0
         self._half_messages = half_messages
         self._from_offset = from_offset
         self._announcements = AnnouncementFinder()
 
     def add_batch(self, data: Buffer, place: int, header: BatchHeader) -> None:
         """Take in the next batch of the log, at `place` in `data`, whose checksum was compared. Raises CorruptRecords."""
+        self.size_bytes += header.size_bytes
         found = self._announcements.add_batch(data, place, header)
         if found is not None:
             self._count(*found)

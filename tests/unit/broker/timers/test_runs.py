@@ -11,6 +11,7 @@ import pytest
 from bmq.broker.runtime import PartitionRuntime
 from bmq.broker.timers.run_file_writer import RunFileWriter
 from bmq.broker.timers.run_lifecycle import RunLifecycle
+from bmq.broker.timers.timer_replay import replay_timers
 from bmq.log.damage import accept, file_damage
 from bmq.log.names import partition_directory
 from bmq.log.partition_files import PartitionFiles
@@ -19,6 +20,7 @@ from bmq.log.partition_view import view_partition
 from bmq.log.store import StorageUnavailable
 from bmq.log.timers.announcements import START, Position
 from bmq.log.timers.delayed_page import DelayedPage
+from bmq.log.timers.replay import Replay
 from bmq.log.timers.run_reference import RunReference
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
@@ -139,6 +141,33 @@ def test_the_next_owner_delivers_from_runs_and_log_in_one_order() -> None:
         assert await values(log) == [b"r0", b"r1", b"r2"]
         await asyncio.sleep(5)  # what is left behind is deleted
         assert await due_values(log, world) == [b"r%d" % number for number in range(10)]
+
+    virtual(main)
+
+
+def test_owners_that_end_soon_leave_no_growing_replay(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        monkeypatch.setattr("bmq.broker.timers.run_lifecycle.WINDOW_PRESSED", 1_000_000)
+        monkeypatch.setattr("bmq.broker.timers.run_lifecycle.LOG_BYTES", 3_000)
+        replayed_bytes: list[int] = []
+
+        async def replay(*arguments: Any) -> Replay:
+            found = await replay_timers(*arguments)
+            replayed_bytes.append(found.size_bytes)
+            return found
+
+        monkeypatch.setattr("bmq.broker.timers.partition_timers.replay_timers", replay)
+        world, held = World(), list[bytes]()
+        for number in range(20):
+            owner = world.owner(KEPT)
+            held += await hold_many(await owner.log(), world, 3, first=3 * number)
+            await asyncio.sleep(5)
+            owner.kill()
+        log = await world.owner(KEPT).log()
+        assert max(replayed_bytes) < 6_000 + 1_000, f"twice LOG_BYTES, and what one owner appends: {replayed_bytes}"
+        log_bytes = sum(len(data) for path, data in world.store.files().items() if path.endswith(".log"))
+        assert log_bytes > 10_000, "there would be more to replay"
+        assert await due_values(log, world) == held
 
     virtual(main)
 

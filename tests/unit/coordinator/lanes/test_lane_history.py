@@ -59,8 +59,8 @@ class World:
         cluster.coordinator.lanes.use(ways, ways, ways)
         opened = cluster.shards.open
 
-        async def open_shard(shard: int) -> ReplayableLog:
-            log = await opened(shard)
+        async def open_shard(shard: int, *, is_awaited: bool) -> ReplayableLog:
+            log = await opened(shard, is_awaited=is_awaited)
             self.acknowledge()  # who has opened a log knows how every append of its former owner has ended
             return log
 
