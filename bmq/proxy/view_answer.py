@@ -1,4 +1,4 @@
-"""The answer of one read of a view: batches with records, and an empty batch for each run of other offsets. Decisions only."""
+"""The answer of one read of a view: batches with records, and a batch without any for each run of other offsets. Decisions only."""
 
 from __future__ import annotations
 

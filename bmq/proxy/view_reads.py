@@ -2,7 +2,7 @@
 
 Filtering runs in a thread, one read at a time in a process. Results are cached by view and batch, so batches that many readers
 fetch are filtered once. Results that are short compared to the base are cached by ranges of offsets too, and then the base is not
-read again. Offsets without records that pass are sent as empty batches, so that positions move and lag reaches 0. After a read
+read again. Offsets without records that pass are sent as batches of nothing, so that positions move and lag reaches 0. After a read
 that finds no record up to the end of the log the fetch goes on waiting, and its next look begins where the read ended
 (`Interest.passed`).
 

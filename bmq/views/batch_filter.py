@@ -17,10 +17,6 @@ from bmq.protocol.record_batch import (
     COMPRESSION_MASK,
     CONTROL,
     HEADER_BYTES,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
-    NO_TIMESTAMP_MS,
     BatchHeader,
     CorruptRecords,
     TimestampType,
@@ -30,6 +26,7 @@ from bmq.records.batch_layout import BYTES_LEFT, WANTS_HEADERS
 from bmq.records.record_filter import IS_IN_C, CompiledFilter
 from bmq.records.record_filter_layout import BEGIN
 from bmq.records.records_twin import Damage, RecordPlaces, headers_of, record_places
+from bmq.records.skipped_offsets import skipped_offsets
 from bmq.views.record_fields import RecordFields
 from bmq.views.view_filter import ViewFilter
 
@@ -166,25 +163,8 @@ class EmptyRun(NamedTuple):
         return EmptyRun(self.base_offset, following.next_offset, self.leader_epoch)
 
     def encoded(self) -> bytearray:
-        """An empty record batch for the run's offsets. Clients continue with the offset behind it."""
-        return assemble_batch(
-            BatchHeader(
-                base_offset=self.base_offset,
-                length=0,
-                leader_epoch=self.leader_epoch,
-                magic=2,
-                crc=0,
-                attributes=0,
-                last_offset_delta=self.next_offset - self.base_offset - 1,
-                base_timestamp_ms=NO_TIMESTAMP_MS,
-                max_timestamp_ms=NO_TIMESTAMP_MS,
-                producer_id=NO_PRODUCER_ID,
-                producer_epoch=NO_PRODUCER_EPOCH,
-                base_sequence=NO_SEQUENCE,
-                record_count=0,
-            ),
-            b"",
-        )
+        """A batch without records for the run's offsets. Clients continue with the offset behind it."""
+        return skipped_offsets(self.base_offset, self.next_offset - self.base_offset - 1, self.leader_epoch)
 
 
 def run_of(header: BatchHeader) -> EmptyRun:

@@ -45,6 +45,34 @@ def lag_of(bootstrap: str, group: str, topic: str) -> int:
     return int(row[5])
 
 
+@pytest.mark.clients
+def test_librdkafka_reports_no_error_when_nothing_passes_for_long(server: Server, make_topic: TopicMaker) -> None:
+    """It takes some ten answers without records for batches that are longer than its limit of bytes."""
+    base = make_topic()
+    view = make_view(server.bootstrap, base, "tag = 'b'")
+    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": view, "enable.partition.eof": True})
+    consumer.assign([TopicPartition(view, 0, 0)])
+
+    def is_at_end() -> bool:
+        message = consumer.poll(0.5)
+        if message is None:
+            return False
+        error = message.error()
+        assert error is not None and error.code() == KafkaError._PARTITION_EOF, error or message.value()
+        return True
+
+    try:
+        eventually(is_at_end, 30, "the end of the view")
+        for _ in range(30):
+            produce(server.bootstrap, base, "a")
+            eventually(is_at_end, 30, "the end of the view, behind another record of the base")
+    finally:
+        consumer.close()
+    produce(server.bootstrap, base, "b")
+    (last,) = read_to_the_end(server.bootstrap, view, f"{view}-2")
+    assert (last.offset(), last.value()) == (30, b"0")
+
+
 def read_to_the_end(bootstrap: str, topic: str, group: str, **config: Any) -> list[Message]:
     """All records up to the end of partition 0; the position is committed then."""
     consumer = Consumer(

@@ -1,7 +1,7 @@
 """Filters batches that were read to the records that one group of a set of lanes sees. Pure.
 
-A batch is opened only if it may have records for another group. Batches without a record, one after the other, become one empty
-batch (the last of them), so that the reader's position moves on.
+A batch is opened only if it may have records for another group. For batches without a record, one after the other, there is one
+batch with the last one's offsets and no record (records/skipped_offsets), so that the reader's position moves on.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from bmq.protocol.record_batch import HEADER_BYTES, BatchHeader, batches
 from bmq.records.batch_layout import WANTS_HEADERS
 from bmq.records.records_twin import headers_of, record_places
 from bmq.records.selected_records import with_records
+from bmq.records.skipped_offsets import skipped_offsets
 
 
 class GroupFilter(NamedTuple):
@@ -85,7 +86,9 @@ def filter_batches(
         is_empty = one is not None and not len(one)
         if is_empty and is_last_empty:
             found.parts.pop()
-        found.parts.append(batch if one is None else one if len(one) else with_records(header, b"", ()))
+        if is_empty:
+            one = skipped_offsets(header.base_offset, header.last_offset_delta, header.leader_epoch)
+        found.parts.append(batch if one is None else one)
         is_last_empty = is_empty
     return found
 

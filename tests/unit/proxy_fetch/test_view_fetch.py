@@ -21,7 +21,7 @@ from bmq.local_store.file_part import LocalFilePart, OpenFile
 from bmq.log.partition_log import AbortedTransaction
 from bmq.metadata.image import MetadataImage, ViewImage
 from bmq.protocol.apis import ApiKey
-from bmq.protocol.batch_records import Record, decode_records, encode_batch
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.compression import Compression
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
 from bmq.protocol.error_codes import ErrorCode
@@ -36,7 +36,9 @@ from bmq.proxy.catch_up import CatchUpResult
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.view_reads import SCAN_BYTES_MAX, _Filtering
 from bmq.records.record_filter import IS_IN_C
+from bmq.records.skipped_offsets import skipped_offsets
 from tests.support.produced_batch import produced_batch
+from tests.support.shown_records import shown_records
 from tests.unit.proxy_fetch.cluster import TOPIC_ID, FetchCluster, image_of, results, topic, want
 
 pytestmark = pytest.mark.unit
@@ -83,7 +85,7 @@ def wanted(offset: int = 0, topic_id: UUID = VIEW_ID, **named: Any) -> Any:
 
 def seen(records: bytes | None) -> list[int]:
     return [
-        record.offset for position, _ in batches(records or b"") for record in decode_records(records or b"", position)
+        record.offset for position, _ in batches(records or b"") for record in shown_records(records or b"", position)
     ]
 
 
@@ -129,11 +131,11 @@ async def test_only_what_passes_comes_at_its_offsets(
     assert seen(found.records) == [0, 5, 6, 8]
     assert [(one.base_offset, one.end_offset, one.record_count) for _, one in batches(found.records)] == [
         (0, 2, 1),
-        (2, 5, 0),
+        (2, 5, 1),
         (5, 7, 2),
         (7, 9, 1),
-        (9, 10, 0),
-    ]
+        (9, 10, 1),
+    ], "batches of nothing have a control record"
     base = results(await cluster.fetch(want({0: 0}), version))[0]
     assert seen(base.records) == list(range(10))
     whole = results(await cluster.fetch(wanted(8), version))[0]
@@ -520,7 +522,7 @@ async def test_a_long_run_of_nothing_is_answered_in_bounded_work(make: Make) -> 
     answer = results(await cluster.fetch(wanted(max_wait_ms=NEVER_MS)))[0]
     assert seen(answer.records) == []
     assert 1 <= next_offset(answer.records) <= SCAN_BYTES_MAX // 1_000_000 + 1
-    assert len(answer.records) == 61
+    assert len(answer.records) == len(skipped_offsets(0, 20, 1))
 
 
 async def test_sessions_move_on_and_other_partitions_do_not_hold_runs_back(make: Make) -> None:
@@ -546,12 +548,12 @@ async def test_committed_reads_get_markers_and_aborted_transactions(make: Make) 
     log.append(produced_batch(log.topic_partition, memoryview(marker), lambda _: None))
     log.aborted = [(AbortedTransaction(9, 0), 5)]
     found = results(await cluster.fetch(wanted(isolation_level=1)))[0]
-    assert [one.base_offset for _, one in batches(found.records) if one.is_control] == [4]
+    assert [one.base_offset for _, one in batches(found.records) if one.is_control and one.has_producer_id] == [4]
     data = [
         record.offset
         for place, one in batches(found.records)
         if not one.is_control
-        for record in decode_records(found.records, place)
+        for record in shown_records(found.records, place)
     ]
     assert data == [0, 3]
     assert [(one.producer_id, one.first_offset) for one in found.aborted_transactions] == [(9, 0)]

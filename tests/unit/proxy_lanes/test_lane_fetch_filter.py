@@ -10,7 +10,7 @@ import pytest
 
 from bmq.log.lanes.names import LaneGroup, LaneRefused
 from bmq.log.partition_log import TopicPartition
-from bmq.protocol.batch_records import Record, decode_records, encode_batch
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.compression import Compression
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
@@ -30,6 +30,7 @@ from bmq.proxy.fetch_session import Interest
 from bmq.proxy.filtered_batch_cache import FilteredBatchCache
 from bmq.proxy.lanes.lane_fetch_filter import LaneFetchFilter, lane_filter_of
 from bmq.proxy.services import Services
+from tests.support.shown_records import shown_records
 
 pytestmark = pytest.mark.unit
 
@@ -116,7 +117,7 @@ async def seen(lane: str, decisions: Decisions, count: int = 1) -> list[FetchRes
 
 
 def offsets(result: FetchResult) -> list[int]:
-    return [record.offset for part in result.records or () for record in decode_records(cast(Any, part))]
+    return [record.offset for part in result.records or () for record in shown_records(cast(Any, part))]
 
 
 @pytest.mark.parametrize(("lane", "wanted"), [("", [10, 11, 14]), ("blue", [12, 13]), ("red", [])])

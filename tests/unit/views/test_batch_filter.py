@@ -135,8 +135,7 @@ def test_a_run_spans_batches_of_one_epoch() -> None:
     encoded = run.encoded()
     parsed = BatchHeader.parse(encoded)
     verify_crc(encoded, 0, parsed)
-    assert (parsed.base_offset, parsed.end_offset, parsed.record_count, parsed.leader_epoch) == (10, 17, 0, 4)
-    assert decode_records(encoded) == ()
+    assert (parsed.base_offset, parsed.end_offset, parsed.is_control, parsed.leader_epoch) == (10, 17, True, 4)
 
 
 def test_a_rewritten_compressed_batch_is_not_longer_than_its_records_uncompressed() -> None:
