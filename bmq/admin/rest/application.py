@@ -23,6 +23,7 @@ from bmq.admin.rest.health_pages import HEALTH_PATH, LIVE_PATH, described, healt
 from bmq.admin.rest.history_pages import history_pages
 from bmq.admin.rest.index_pages import index_pages
 from bmq.admin.rest.lane_pages import lane_pages
+from bmq.admin.rest.log_pages import log_pages
 from bmq.admin.rest.order_pages import order_pages
 from bmq.admin.rest.partition_transaction_pages import partition_transaction_pages
 from bmq.admin.rest.problems import handle_problems
@@ -82,6 +83,7 @@ def rest_application(sources: RestSources, *, store_wait_s: float = STORE_WAIT_S
     app.include_router(partition_transaction_pages(sources))
     app.include_router(security_pages(sources))
     app.include_router(rights_pages(sources))
+    app.include_router(log_pages(sources))
     app.add_middleware(BodyLimit)
     app.add_middleware(QueryText)
     app.add_middleware(

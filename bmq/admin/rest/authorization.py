@@ -63,6 +63,7 @@ RIGHTS: Final[Mapping[tuple[str, str], Right | None]] = {
     ("GET", "/v1/nodes/{node_id}"): _DESCRIBE,
     ("GET", "/v1/nodes/{node_id}/configs"): Right(Operation.DESCRIBE_CONFIGS),
     ("GET", "/v1/history"): _DESCRIBE,
+    ("GET", "/v1/logs"): _DESCRIBE,
     ("GET", "/v1/topics"): FREE,  # the page leaves out what may not be described
     ("POST", "/v1/topics"): Right(Operation.CREATE),
     ("GET", "/v1/topics/{name}"): _DESCRIBE_TOPIC,
