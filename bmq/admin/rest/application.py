@@ -24,6 +24,7 @@ from bmq.admin.rest.history_pages import history_pages
 from bmq.admin.rest.index_pages import index_pages
 from bmq.admin.rest.lane_pages import lane_pages
 from bmq.admin.rest.log_pages import log_pages
+from bmq.admin.rest.node_partition_pages import node_partition_pages
 from bmq.admin.rest.order_pages import order_pages
 from bmq.admin.rest.partition_transaction_pages import partition_transaction_pages
 from bmq.admin.rest.problems import handle_problems
@@ -60,6 +61,7 @@ def rest_application(sources: RestSources, *, store_wait_s: float = STORE_WAIT_S
     app.include_router(console_pages())
     app.include_router(documentation_pages())
     app.include_router(cluster_pages(sources))
+    app.include_router(node_partition_pages(sources))
     app.include_router(history_pages(sources))
     app.include_router(topic_pages(sources))
     app.include_router(config_pages(sources))

@@ -61,6 +61,7 @@ RIGHTS: Final[Mapping[tuple[str, str], Right | None]] = {
     ("GET", "/v1/cluster"): _DESCRIBE,
     ("GET", "/v1/nodes"): _DESCRIBE,
     ("GET", "/v1/nodes/{node_id}"): _DESCRIBE,
+    ("GET", "/v1/nodes/{node_id}/partitions"): _DESCRIBE,
     ("GET", "/v1/nodes/{node_id}/configs"): Right(Operation.DESCRIBE_CONFIGS),
     ("GET", "/v1/history"): _DESCRIBE,
     ("GET", "/v1/logs"): _DESCRIBE,

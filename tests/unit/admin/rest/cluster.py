@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from random import Random
@@ -69,6 +69,11 @@ class _Partitions:
     @property
     def delegation(self) -> Self:
         return self
+
+    def owned(self) -> Iterator[SimpleNamespace]:
+        """Partition 0 of orders, which is started, with 77 bytes."""
+        found = SimpleNamespace(files=SimpleNamespace(size_bytes=77))
+        yield SimpleNamespace(topic_partition=_present[-1].partition("orders", 0), inspect=lambda: found)
 
     async def leader_of(self, _: TopicPartition) -> Self:
         return self

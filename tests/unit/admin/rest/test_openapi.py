@@ -143,6 +143,7 @@ def test_every_operation_is_there() -> None:
         (HTTPMethod.GET, "/v1/groups/{group}/lanes"),
         (HTTPMethod.POST, "/v1/groups/{group}/lanes/explain"),
         (HTTPMethod.GET, "/v1/rights"),
+        (HTTPMethod.GET, "/v1/nodes/{node_id}/partitions"),
         (HTTPMethod.GET, "/v1/logs"),
         (HTTPMethod.GET, "/v1/transactions"),
         (HTTPMethod.POST, "/v1/transactions/{transactional_id}/abort"),
@@ -193,7 +194,7 @@ def test_every_operation_is_there() -> None:
         (HTTPMethod.GET, "/v1/quotas"),
         (HTTPMethod.POST, "/v1/indexes/{name}/query"),
     }
-    assert len(OPERATIONS) == 77
+    assert len(OPERATIONS) == 78
 
 
 def test_every_error_is_described_as_a_problem() -> None:
