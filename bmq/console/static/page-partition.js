@@ -14,8 +14,8 @@ const EVERY_MS = 5_000;
 export async function partition(body, name, number, { signal, poll }) {
   const head = h("div", { class: "cards" });
   const orders = h("div", { class: "row" });
-  const owners = h("section", { "aria-label": "Owners over time" });
-  const files = h("section", { "aria-label": "Segments" }, "Reading the store…");
+  const owners = h("div");
+  const files = h("div", {}, "Reading the store…");
   const more = button("More segments", () => read(next), { hidden: true });
   put(body, h("h2", {}, `Partition ${number}`), head, orders, h("h2", {}, "Segments"), files, h("div", { class: "row" }, more, button("Read again", () => read(0))), owners);
   const { may } = await rights({}, signal);
