@@ -23,7 +23,7 @@ from bmq.admin.rest.transaction_views import (
     topics_of,
     transaction_view,
 )
-from bmq.admin.rest.user_requests import unguarded_requests, user_requests
+from bmq.admin.rest.user_requests import UserRequests, unguarded_requests, user_requests
 from bmq.admin.rest.views import url_of
 from bmq.coordinator.runtime.directory import shard_of
 from bmq.coordinator.topics import TRANSACTIONS_TOPIC
@@ -98,24 +98,7 @@ def transaction_pages(sources: RestSources) -> APIRouter:
         request: Request, transactional_id: TransactionalId, form: TransactionForm, dry_run: DryRun = False
     ) -> AbortView:
         """Abort this open transaction and fence its producer, as `fenceProducers` of Kafka's Admin does. It cannot be undone."""
-        requests = user_requests(sources, request)
-        state = await found(requests, transactional_id)
-        named = (form.producer_id, form.producer_epoch, form.started_ms)
-        if named != (state.producer_id, state.producer_epoch, state.transaction_start_time_ms):
-            raise OrderRefused(f"transactional id {transactional_id} has another transaction now, or none")
-        if state.transaction_state != OPEN:
-            raise OrderRefused(
-                f"the transaction of {transactional_id} is not open: its state is {state.transaction_state}"
-            )
-        topics = topics_of(state)
-        where = partition_words(topics)
-        summary = f"The transaction gets an abort marker in {where}, and producer {state.producer_id} is fenced."
-        if not dry_run:
-            state = await abort(requests, state)
-            summary = f"The transaction is aborted in {where}, and producer {form.producer_id} is fenced."
-        return AbortView(
-            transactional_id=transactional_id, summary=summary, state=state.transaction_state, topics=topics
-        )
+        return await _aborted(user_requests(sources, request), transactional_id, form, is_dry_run=dry_run)
 
     @pages.post(_PATH + "/commit", responses=errors(400, 404, 409, 422, 503, may_redirect=True))
     async def commit(transactional_id: TransactionalId, form: TransactionForm) -> EndedView:
@@ -145,6 +128,25 @@ def transaction_pages(sources: RestSources) -> APIRouter:
         return EndedView(transactional_id=transactional_id, is_committed=is_commit)
 
     return pages
+
+
+async def _aborted(
+    requests: UserRequests, transactional_id: str, form: TransactionForm, *, is_dry_run: bool
+) -> AbortView:
+    """Raises UnknownSubject, OrderRefused, ProblemError."""
+    state = await found(requests, transactional_id)
+    named = (form.producer_id, form.producer_epoch, form.started_ms)
+    if named != (state.producer_id, state.producer_epoch, state.transaction_start_time_ms):
+        raise OrderRefused(f"transactional id {transactional_id} has another transaction now, or none")
+    if state.transaction_state != OPEN:
+        raise OrderRefused(f"the transaction of {transactional_id} is not open: its state is {state.transaction_state}")
+    topics = topics_of(state)
+    where = partition_words(topics)
+    summary = f"The transaction gets an abort marker in {where}, and producer {state.producer_id} is fenced."
+    if not is_dry_run:
+        state = await abort(requests, state)
+        summary = f"The transaction is aborted in {where}, and producer {form.producer_id} is fenced."
+    return AbortView(transactional_id=transactional_id, summary=summary, state=state.transaction_state, topics=topics)
 
 
 def _coordinator_of(sources: RestSources, transactional_id: str) -> TransactionCoordinator:
