@@ -271,7 +271,7 @@ PAGES: Final = {
     "#/map": "has no owner",
     "#/nodes": "drained",
     "#/nodes/1": "77 B",
-    "#/tables": "index",
+    "#/tables": "5 records",
     "#/tables/clicks": "Its topic is gone.",
     "#/databus": "version 1",
     "#/logs": "1 event",

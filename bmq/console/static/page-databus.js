@@ -15,7 +15,7 @@ export async function show(root, { signal, poll }) {
   const trouble = h("div");
   const channels = new VirtualTable("Channels", [
     { title: "Channel", cell: (row) => row.name },
-    { title: "Topic", cell: (row) => h("a", { href: `#/topics/${encodeURIComponent(row.topic)}` }, row.topic) },
+    { title: "Topic", cell: (row) => (row.topic ? h("a", { href: `#/topics/${encodeURIComponent(row.topic)}` }, row.topic) : "") },
     { title: "State", cell: (row) => (row.problem ? badge("bad", row.problem) : badge("good", "usable")) },
     { title: "Changed", cell: (row) => moment(row.altered_at) },
     { title: "Version", cell: (row) => count(row.version), isNumber: true },

@@ -12,7 +12,7 @@ const KINDS = { error: "bad", critical: "bad", warning: "warn" };
 
 export async function show(root, { signal, poll }) {
   const level = choice([["debug", "all"], ["info", "info"], ["warning", "warning"], ["error", "error"]], "debug", { on: { change: again } });
-  const event = h("input", { type: "search", placeholder: "part of a name", autocomplete: "off", maxlength: "100", on: { change: again } });
+  const event = h("input", { type: "search", placeholder: "part of a name", autocomplete: "off", maxlength: "100", on: { input: again } });
   const following = button("Stop following", toggle, { "aria-pressed": "true" });
   const found = h("p", { role: "status", class: "soft" });
   const trouble = h("div");
