@@ -25,14 +25,19 @@ class NamedLogger(structlog.WriteLogger):
         self.name = name
 
 
-def configure_logs(level: str, form: str, note: structlog.typing.Processor | None = None) -> LogLevels:
+def configure_logs(
+    level: str,
+    form: str,
+    note: structlog.typing.Processor | None = None,
+    keep: Callable[[str], None] | None = None,
+) -> LogLevels:
     """Set up logs. `level`: debug to error. `form`: auto, text or json. `note`: sees every line first, hidden ones too.
-    Returns the levels of the loggers, which may be altered at any time.
+    `keep`: is handed each line that is written, as JSON. Returns the levels of the loggers, which may be altered at any time.
     """
     from bmq.proxy.log_levels import LogLevels
 
     levels = LogLevels(level)
-    show_logs(levels.is_shown, level, form, note)
+    show_logs(levels.is_shown, level, form, note, keep)
     return levels
 
 
@@ -44,8 +49,34 @@ def without_controls(logger: Any, method: str, event: MutableMapping[str, Any]) 
     return event
 
 
+def keeping_lines(keep: Callable[[str], None]) -> structlog.typing.Processor:
+    """A processor behind the renderer of JSON: hands on its lines."""
+
+    def keep_line(logger: Any, method: str, line: Any) -> Any:
+        keep(line)
+        return line
+
+    return keep_line
+
+
+def keeping_events(keep: Callable[[str], None]) -> structlog.typing.Processor:
+    """A processor before a renderer of text: renders a copy as JSON."""
+    as_json = structlog.processors.JSONRenderer()
+
+    def keep_event(logger: Any, method: str, event: Any) -> Any:
+        copied = structlog.processors.format_exc_info(logger, method, dict(event))
+        keep(str(as_json(logger, method, copied)))
+        return event
+
+    return keep_event
+
+
 def show_logs(
-    is_shown: Callable[[str, int], bool], level: str, form: str, note: structlog.typing.Processor | None = None
+    is_shown: Callable[[str, int], bool],
+    level: str,
+    form: str,
+    note: structlog.typing.Processor | None = None,
+    keep: Callable[[str], None] | None = None,
 ) -> None:
     """As `configure_logs`. `is_shown`: whether a line of a logger of this name is written, by its level's number."""
 
@@ -69,8 +100,10 @@ def show_logs(
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.StackInfoRenderer(),
+            *((keeping_events(keep),) if keep is not None and as_text else ()),
             without_controls if as_text else structlog.processors.format_exc_info,
             renderer,
+            *((keeping_lines(keep),) if keep is not None and not as_text else ()),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
         logger_factory=lambda *names: NamedLogger(sys.stderr, names[0] if names else ""),

@@ -15,7 +15,6 @@ import structlog
 import uvloop
 from prometheus_client import REGISTRY
 
-from bmq.admin.logged_errors import LoggedErrors
 from bmq.election.zookeeper import ZooKeeperElection
 from bmq.hdfs.location import is_hdfs
 from bmq.internode_server.handlers import load_all
@@ -30,6 +29,7 @@ from bmq.server.live_summary import live_summary
 from bmq.server.node import NodeServer
 from bmq.server.node_dependencies import NodeHooks
 from bmq.server.node_rest import NodeRest
+from bmq.server.own_logs import OwnLogs, own_logs
 from bmq.server.process import (
     AddressInUse,
     SystemClock,
@@ -67,8 +67,8 @@ def run_node(settings: Settings) -> None:
 
 
 def _run(settings: Settings, supervisor: Connection | None = None) -> None:
-    errors = LoggedErrors(SystemClock().now_ms)
-    uvloop.run(_serve(settings, supervisor, prepare_process(settings, errors), errors))
+    logs = own_logs(settings, SystemClock().now_ms)
+    uvloop.run(_serve(settings, supervisor, prepare_process(settings, logs), logs))
 
 
 def _check(settings: Settings) -> None:
@@ -88,7 +88,7 @@ def _check(settings: Settings) -> None:
     InternodeTls(settings)  # raises if it cannot be
 
 
-async def _serve(settings: Settings, supervisor: Connection | None, levels: LogLevels, errors: LoggedErrors) -> None:
+async def _serve(settings: Settings, supervisor: Connection | None, levels: LogLevels, logs: OwnLogs) -> None:
     asked = stop_on_signals()
     stop = asyncio.ensure_future(asked.wait())
     heartbeat = None if supervisor is None else Heartbeat(supervisor, on_alone=asked.set)
@@ -121,14 +121,14 @@ async def _serve(settings: Settings, supervisor: Connection | None, levels: LogL
             trim_memory=trim_memory,
         ),
     )
-    node_rest = NodeRest(server, settings, store, clock, rng, REGISTRY, rest.scheme, errors)
+    node_rest = NodeRest(server, settings, store, clock, rng, REGISTRY, rest.scheme, logs)
     try:
         await rest.start(node_rest.pages)
         addresses = await unless_stopped(_start(server, settings), stop)
         if addresses is None:
             return
         client, internal = addresses
-        register_all(server, store, errors)
+        register_all(server, store, logs.errors)
         gc.freeze()
         kafka = "-" if client is None else f"{client[0]}:{client[1]}"
         sys.stdout.write(

@@ -9,7 +9,6 @@ from prometheus_client import CollectorRegistry
 
 from bmq.admin.drivers.settings import NodeCommand, driver_of
 from bmq.admin.index_queries import IndexQueries
-from bmq.admin.logged_errors import LoggedErrors
 from bmq.admin.operations import Operations, OperationsConfig
 from bmq.admin.ports import NodeLoad, StateChanges
 from bmq.admin.redrives import Redrives
@@ -19,6 +18,7 @@ from bmq.log.store import SegmentStore
 from bmq.server.client_access import rest_access
 from bmq.server.node import NodeServer
 from bmq.server.own_health import own_health
+from bmq.server.own_logs import OwnLogs
 from bmq.server.process import rest_pages
 from bmq.server.rest_requests import why_no_requests
 from bmq.server.setting_checks import is_any_address
@@ -37,7 +37,7 @@ class NodeRest:
         rng: Random,
         registry: CollectorRegistry,
         scheme: str,
-        errors: LoggedErrors,
+        logs: OwnLogs,
     ) -> None:
         self._server = server
         command = NodeCommand(
@@ -76,11 +76,12 @@ class NodeRest:
             create_topics=lambda: server.create_topics,
             channel_watch=lambda: server.channel_watch,
             kafka=lambda: server.kafka_requests,
-            health=lambda: own_health(lambda: server, store, errors, clock),
+            health=lambda: own_health(lambda: server, store, logs.errors, clock),
             refresh_metrics=server.refresh_metrics,
             access=access,
             scheme=scheme,
             index_queries=lambda: index_queries,
+            logs=lambda: logs.recent,
             why_no_requests=why_no_requests(settings, has_authorizer=access.is_on),
         )
         self.pages = rest_pages(sources)

@@ -36,6 +36,7 @@ from bmq.server.guarded_rest import GuardedRest
 from bmq.server.live_summary import live_summary
 from bmq.server.logs import configure_logs
 from bmq.server.own_health import own_health
+from bmq.server.own_logs import OwnLogs, own_logs
 from bmq.server.rest_pages import Application, RestPages
 from bmq.server.rest_requests import why_no_requests
 from bmq.server.scheduling import run_in_batches
@@ -92,12 +93,15 @@ def trim_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def prepare_process(settings: Settings, errors: LoggedErrors | None = None) -> LogLevels:
+def prepare_process(settings: Settings, logs: OwnLogs | None = None) -> LogLevels:
     """Set up logs, limits, memory and scheduling, as for all our servers; call before the process has threads.
 
-    `errors`: counts what is logged.
+    `logs`: is told what is logged.
     """
-    levels = configure_logs(settings.log_level, settings.log_format, None if errors is None else errors.note)
+    if logs is None:
+        levels = configure_logs(settings.log_level, settings.log_format)
+    else:
+        levels = configure_logs(settings.log_level, settings.log_format, logs.errors.note, logs.recent.keep)
     for variable, setting in misspelt_variables(os.environ, Settings.model_fields):
         log.warning("environment_variable_unknown", variable=variable, is_meant=setting)
     if settings.scheduling == "batch" or (settings.scheduling == "auto" and is_hdfs(settings.store)):
@@ -111,11 +115,11 @@ def prepare_process(settings: Settings, errors: LoggedErrors | None = None) -> L
 def run_standalone(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT. Raises BmqError with one sentence when it cannot start, or cannot go on."""
     require_usable_addresses(settings, is_node=False)
-    errors = LoggedErrors(SystemClock().now_ms)
-    uvloop.run(_serve(settings, prepare_process(settings, errors), errors))
+    logs = own_logs(settings, SystemClock().now_ms)
+    uvloop.run(_serve(settings, prepare_process(settings, logs), logs))
 
 
-async def _serve(settings: Settings, levels: LogLevels, errors: LoggedErrors) -> None:
+async def _serve(settings: Settings, levels: LogLevels, logs: OwnLogs) -> None:
     stop = asyncio.ensure_future(stop_on_signals().wait())
     access = rest_access(settings, lambda: server.image)
     is_ready = False
@@ -155,11 +159,12 @@ async def _serve(settings: Settings, levels: LogLevels, errors: LoggedErrors) ->
         create_topics=lambda: server.create_topics,
         channel_watch=lambda: server.channel_watch,
         kafka=lambda: server.kafka_requests,
-        health=lambda: own_health(lambda: server, store, errors, SystemClock()),
+        health=lambda: own_health(lambda: server, store, logs.errors, SystemClock()),
         refresh_metrics=lambda: server.refresh_metrics(),
         access=access,
         scheme=rest.scheme,
         index_queries=lambda: index_queries,
+        logs=lambda: logs.recent,
         why_no_requests=why_no_requests(settings, has_authorizer=access.is_on),
     )
     pages = rest_pages(sources)
@@ -168,7 +173,7 @@ async def _serve(settings: Settings, levels: LogLevels, errors: LoggedErrors) ->
         address = await unless_stopped(_start(server, settings), stop)
         if address is None:
             return
-        register_all(server, store, errors)
+        register_all(server, store, logs.errors)
         is_ready = True
         gc.freeze()
         sys.stdout.write(f"bmq ready kafka={address[0]}:{address[1]} rest={rest_host}:{rest_port}\n")

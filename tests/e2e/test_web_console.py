@@ -16,7 +16,7 @@ from typing import Any, Final
 import httpx
 import psutil
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from playwright.sync_api import Browser, Page, expect
 
 from testing.processes import free_port
@@ -40,8 +40,24 @@ TOPICS: Final = 200
 PARTITIONS: Final = 50
 PAINTS: Final = 5
 MARKUP: Final = '<img src=x onerror="window.hit=1"><script>window.hit=1</script>'
-PAGES: Final = ("", "#/topics", "#/groups", "#/nodes", "#/tasks", "#/configs", "#/security")
+PAGES: Final = (
+    "",
+    *(f"#/{name}" for name in ("topics", "groups", "transactions", "map", "nodes", "nodes/1", "tasks")),
+    *(f"#/{name}" for name in ("tables", "databus", "logs", "configs", "security")),
+)
+TOPIC_PAGES: Final = ("records", "produce", "transactions", "configs", "partitions/0")
 PASSWORD: Final = "ops secret"
+NAMED: Final = {"producer_id": 1, "producer_epoch": 0, "started_ms": 1}
+REFUSED: Final = {
+    "/v1/topics": {"name": "mine"},
+    "/v1/transactions/shop/abort": NAMED,
+    "/v1/topics/secret/partitions/0/transactions/abort": {"producer_id": 1, "producer_epoch": 0, "start_offset": 0},
+    "/v1/rebalance": None,
+    "/v1/scale": {"brokers": 1},
+    "/v1/nodes/1/drain": None,
+    "/v1/topics/secret/partitions/0/move": {"to": 1},
+}
+"""Orders that a user without rights is not offered, and is refused."""
 
 
 class ConsoleServer(BmqServer):
@@ -126,7 +142,7 @@ def test_every_page_is_accessible(
     consumer.close()
     context = browser.new_context(viewport={"width": 1_200, "height": 780}, color_scheme=theme, reduced_motion="reduce")
     watched = WatchedPage(context, console.address)
-    pages = [*PAGES, f"#/topics/{topic}", *(f"#/topics/{topic}/{one}" for one in ("records", "produce", "configs"))]
+    pages = [*PAGES, f"#/topics/{topic}", *(f"#/topics/{topic}/{one}" for one in TOPIC_PAGES)]
     for where in [*pages, "#/groups/readers", "#/none"]:
         page = watched.go(where)
         page.wait_for_load_state("networkidle") if where.endswith(("configs", "produce")) else None
@@ -158,7 +174,14 @@ def test_a_phone_has_all_of_it_by_the_menu(
     page.get_by_role("link", name="Topics", exact=True).click()
     expect(page.get_by_role("link", name=topic)).to_be_visible()
     take_picture(page, "phone", tmp_path)
-    for where in ("#/topics", f"#/topics/{topic}/records", "#/nodes"):
+    for where in (
+        "#/topics",
+        f"#/topics/{topic}/records",
+        f"#/topics/{topic}/partitions/0",
+        "#/nodes",
+        "#/map",
+        "#/logs",
+    ):
         watched.go(where)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page scrolls to the side"
         assert watched.findings(axe) == [], where
@@ -221,9 +244,11 @@ def test_a_topic_from_its_creation_to_its_end(watched: WatchedPage, console: Con
     page.get_by_role("dialog").get_by_label("Partitions in all").fill("3")
     page.get_by_role("dialog").get_by_role("button", name="Add", exact=True).click()
     expect(page.get_by_role("status").filter(has_text="3 partitions")).to_be_visible()
-    page.get_by_role("button", name="Segments of partition 0").click()
-    expect(page.get_by_role("dialog").get_by_role("heading", name="Owners over time")).to_be_visible()
-    page.get_by_role("dialog").get_by_role("button", name="Close").click()
+    page.get_by_role("link", name="Partition 0", exact=True).click()
+    expect(page.get_by_role("heading", name="Owners over time")).to_be_visible()
+    expect(page.get_by_role("region", name="Segments").get_by_role("row")).to_have_count(2)
+    expect(page.get_by_text(re.compile("^1 segment, .*; the log begins at offset 0$"))).to_be_visible()
+    page.get_by_role("link", name="Partitions", exact=True).click()
 
     page.get_by_role("button", name="Delete the topic").click()
     dialog = page.get_by_role("dialog")
@@ -375,6 +400,56 @@ def test_offsets_are_moved_by_a_plan(watched: WatchedPage, console: ConsoleServe
     expect(page.get_by_role("heading", name="Groups")).to_be_visible()
 
 
+# ---------------------------------------------------------------- transactions and logs
+
+
+def test_an_open_transaction_is_found_and_aborted(watched: WatchedPage, console: ConsoleServer, topic: str) -> None:
+    transactional_id = f"shop/{unique_name('tx')} {MARKUP}"
+    producer = Producer(
+        {
+            "bootstrap.servers": console.bootstrap,
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": 600_000,
+        }
+    )
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(topic, "never seen", partition=1)
+    assert producer.flush(20) == 0
+    watched.go(f"#/topics/{topic}/transactions")
+    page = watched.page
+    expect(page.get_by_text(re.compile("^1 open transaction$"))).to_be_visible()
+    page.get_by_role("link", name=transactional_id).click()
+    expect(page.get_by_role("heading", name=f"Transactional id {transactional_id}")).to_be_visible()
+    watched.go("#/transactions")
+    page.get_by_label("Ids that begin with").fill(transactional_id[:10])
+    page.get_by_role("link", name=transactional_id).click()
+    expect(page.get_by_role("link", name=f"{topic}-1")).to_be_visible()
+    page.get_by_role("button", name="Abort the transaction").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_text(f"The transaction gets an abort marker in {topic}-1")).to_be_visible()
+    dialog.get_by_label(f"Type {transactional_id} to confirm").fill(transactional_id)
+    dialog.get_by_role("button", name="Abort", exact=True).click()
+    expect(dialog).to_have_count(0)
+    expect(page.get_by_role("button", name="Abort the transaction")).to_have_count(0)
+    with pytest.raises(KafkaException):
+        producer.commit_transaction(20)
+    found = httpx.get(f"{console.address}/v1/topics/{topic}/transactions").json()
+    assert found["transactions"] == [], "its marker is in the partition"
+    assert page.evaluate("window.hit") is None
+
+
+def test_the_logs_of_the_node_are_shown_and_filtered(watched: WatchedPage, console: ConsoleServer) -> None:
+    page = watched.go("#/logs")
+    newest = httpx.get(f"{console.address}/v1/logs?limit=1").json()["events"][0]["event"]
+    events = page.locator("main details")
+    expect(events.filter(has_text=newest).first).to_be_visible()
+    page.get_by_label("Event", exact=True).fill("server_ready")
+    expect(events).to_have_count(1)
+    events.locator("summary").click()
+    expect(events.locator("pre").filter(has_text=console.bootstrap)).to_be_visible()
+
+
 # ---------------------------------------------------------------- logins and rights
 
 
@@ -407,22 +482,33 @@ def test_who_signs_in_sees_what_the_rights_allow(browser: Browser, tmp_path: Pat
         expect(page.get_by_text("No topic matches.")).to_be_visible()
         watched.go("#/nodes")
         expect(page.get_by_text("Not allowed: User:guest has no right to DESCRIBE on the cluster")).to_be_visible()
+        for where in ("#/map", "#/logs", "#/tables", "#/databus"):
+            watched.go(where)
+            expect(
+                page.get_by_text(re.compile("Not allowed: User:guest has no right to DESCRIBE")).first
+            ).to_be_visible()
+        watched.go("#/transactions")
+        expect(page.get_by_text("No transaction matches.")).to_be_visible()
         watched.go("#/topics")
-        page.get_by_role("button", name="Create a topic").click()
-        page.get_by_role("dialog").get_by_label("Name", exact=True).fill("mine")
-        page.get_by_role("dialog").get_by_role("button", name="Create", exact=True).click()
-        expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("Not allowed")
-        page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+        expect(page.get_by_text("No topic matches.")).to_be_visible()
+        expect(page.get_by_role("button", name="Create a topic")).to_have_count(0)
+        guest = httpx.BasicAuth("guest", "guest")
+        for path, body in REFUSED.items():
+            assert httpx.post(f"{server.address}{path}", auth=guest, json=body).status_code == 403, path
         page.get_by_role("button", name="Sign out").click()
         page.get_by_label("User", exact=True).fill("ops")
         page.get_by_label("Password", exact=True).fill(PASSWORD)
         page.get_by_role("button", name="Sign in").click()
         expect(page.get_by_role("link", name="secret")).to_be_visible()
+        expect(page.get_by_role("button", name="Create a topic")).to_be_visible()
+        watched.go("#/logs")
+        expect(page.locator("main details").first).to_be_visible()
+        logged = httpx.get(f"{server.address}/v1/logs?limit=500", auth=httpx.BasicAuth("ops", PASSWORD))
+        assert logged.status_code == 200 and PASSWORD not in logged.text
         assert page.evaluate("Object.keys(localStorage).length + document.cookie.length") == 0
         context.close()
         watched.check()
-        logged = server.log_file.read_text(errors="replace")
-        assert PASSWORD not in logged
+        assert PASSWORD not in server.log_file.read_text(errors="replace")
     finally:
         server.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from bmq.protocol.apis import ApiKey
@@ -37,6 +38,11 @@ from bmq.protocol.messages.describe_log_dirs_response import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from bmq.protocol.messages.describe_producers_response import DescribeProducersResponse, ProducerState
+from bmq.protocol.messages.describe_producers_response import PartitionResponse as ProducersOfPartition
+from bmq.protocol.messages.describe_producers_response import TopicResponse as ProducersOfTopic
+from bmq.protocol.messages.describe_transactions_response import DescribeTransactionsResponse
+from bmq.protocol.messages.describe_transactions_response import TransactionState as DescribedTransaction
 from bmq.protocol.messages.describe_user_scram_credentials_response import (
     CredentialInfo,
     DescribeUserScramCredentialsResponse,
@@ -53,12 +59,20 @@ from bmq.protocol.messages.list_offsets_response import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from bmq.protocol.messages.list_transactions_response import ListTransactionsResponse
+from bmq.protocol.messages.list_transactions_response import TransactionState as ListedTransaction
 from bmq.protocol.messages.offset_commit_response import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
 from bmq.protocol.messages.produce_response import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from bmq.protocol.messages.write_txn_markers_response import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
+)
 from bmq.protocol.record_batch import BatchHeader
 
 NOW_MS: Final = 1_700_000_000_000
@@ -73,7 +87,8 @@ class FakeKafkaRequests:
 
     `asked`: (API, principal, host) of all requests. `refused`: codes that an API answers with. `failed`: APIs that raise.
     `passing`: codes that an API answers with once each, last one first. `producers`: offsets of sequences by producer id.
-    `starts`: first offsets of partitions, 0 where nothing else is said.
+    `starts`: first offsets of partitions, 0 where nothing else is said. `transactions`: by id, at their coordinators;
+    `open_producers`: by partition.
     """
 
     def __init__(self) -> None:
@@ -90,6 +105,8 @@ class FakeKafkaRequests:
         self.passing: dict[ApiKey, list[ErrorCode]] = {}
         self.producers: dict[int, dict[int, int]] = {}
         self.on_wait: Callable[[], None] = lambda: None
+        self.transactions: dict[str, DescribedTransaction] = {}
+        self.open_producers: dict[tuple[str, int], list[ProducerState]] = {}
 
     def now_ms(self) -> int:
         return NOW_MS
@@ -198,10 +215,71 @@ class FakeKafkaRequests:
         return sequences[header.base_sequence]
 
     def _init_producer_id(self, request: Any, code: int) -> InitProducerIdResponse:
-        assert request.transactional_id is None
+        if request.transactional_id is not None:
+            return self._fenced(request, code)
         producer_id = 100 + len(self.producers)
         self.producers[producer_id] = {}
         return InitProducerIdResponse(error_code=code, producer_id=producer_id, producer_epoch=0)
+
+    # ---------------------------------------------------------------- transactions
+
+    def _list_transactions(self, request: Any, code: int) -> ListTransactionsResponse:
+        states = [
+            ListedTransaction(
+                transactional_id=one.transactional_id,
+                producer_id=one.producer_id,
+                transaction_state=one.transaction_state,
+            )
+            for one in self.transactions.values()
+            if not request.state_filters or one.transaction_state in request.state_filters
+            if not request.producer_id_filters or one.producer_id in request.producer_id_filters
+        ]
+        return ListTransactionsResponse(error_code=code, transaction_states=() if code else states)
+
+    def _describe_transactions(self, request: Any, code: int) -> DescribeTransactionsResponse:
+        missing = int(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        states = [
+            DescribedTransaction(transactional_id=one, error_code=code or missing)
+            if code or one not in self.transactions
+            else self.transactions[one]
+            for one in request.transactional_ids
+        ]
+        return DescribeTransactionsResponse(transaction_states=states)
+
+    def _fenced(self, request: Any, code: int) -> InitProducerIdResponse:
+        """As a coordinator that aborts an open transaction: a client asks again until the abort is complete."""
+        state = self.transactions[request.transactional_id]
+        if not code and state.transaction_state == "Ongoing":
+            self.transactions[request.transactional_id] = replace(state, transaction_state="PrepareAbort", topics=())
+            code = int(ErrorCode.CONCURRENT_TRANSACTIONS)
+        return InitProducerIdResponse(error_code=code, producer_id=state.producer_id, producer_epoch=1)
+
+    def _describe_producers(self, request: Any, code: int) -> DescribeProducersResponse:
+        topics = [
+            ProducersOfTopic(
+                name=topic.name,
+                partitions=[
+                    ProducersOfPartition(
+                        partition_index=number,
+                        error_code=code,
+                        active_producers=() if code else self.open_producers.get((topic.name, number), []),
+                    )
+                    for number in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ]
+        return DescribeProducersResponse(topics=topics)
+
+    def _write_txn_markers(self, request: Any, code: int) -> WriteTxnMarkersResponse:
+        (marker,) = request.markers
+        (topic,) = marker.topics
+        (number,) = topic.partition_indexes
+        if not code:
+            self.open_producers.pop((topic.name, number))
+        result = WritableTxnMarkerPartitionResult(partition_index=number, error_code=code)
+        topics = [WritableTxnMarkerTopicResult(name=topic.name, partitions=[result])]
+        return WriteTxnMarkersResponse(markers=[WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics)])
 
     # ---------------------------------------------------------------- topics
 

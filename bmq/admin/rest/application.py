@@ -23,11 +23,15 @@ from bmq.admin.rest.health_pages import HEALTH_PATH, LIVE_PATH, described, healt
 from bmq.admin.rest.history_pages import history_pages
 from bmq.admin.rest.index_pages import index_pages
 from bmq.admin.rest.lane_pages import lane_pages
+from bmq.admin.rest.log_pages import log_pages
+from bmq.admin.rest.node_partition_pages import node_partition_pages
 from bmq.admin.rest.order_pages import order_pages
+from bmq.admin.rest.partition_transaction_pages import partition_transaction_pages
 from bmq.admin.rest.problems import handle_problems
 from bmq.admin.rest.query_text import QueryText
 from bmq.admin.rest.record_pages import record_pages
 from bmq.admin.rest.redrive_pages import redrive_pages
+from bmq.admin.rest.rights_pages import rights_pages
 from bmq.admin.rest.security_pages import security_pages
 from bmq.admin.rest.segment_pages import STORE_WAIT_S, segment_pages
 from bmq.admin.rest.sources import RestSources
@@ -57,6 +61,7 @@ def rest_application(sources: RestSources, *, store_wait_s: float = STORE_WAIT_S
     app.include_router(console_pages())
     app.include_router(documentation_pages())
     app.include_router(cluster_pages(sources))
+    app.include_router(node_partition_pages(sources))
     app.include_router(history_pages(sources))
     app.include_router(topic_pages(sources))
     app.include_router(config_pages(sources))
@@ -77,7 +82,10 @@ def rest_application(sources: RestSources, *, store_wait_s: float = STORE_WAIT_S
     app.include_router(view_pages(sources))
     app.include_router(half_pages(sources))
     app.include_router(transaction_pages(sources))
+    app.include_router(partition_transaction_pages(sources))
     app.include_router(security_pages(sources))
+    app.include_router(rights_pages(sources))
+    app.include_router(log_pages(sources))
     app.add_middleware(BodyLimit)
     app.add_middleware(QueryText)
     app.add_middleware(

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from bmq.admin.rest.principals import STRANGER, PrincipalOf
 from bmq.admin.rest.problems import problem_response
 from bmq.proxy.access import Access
-from bmq.security.acls import CLUSTER_NAME, Operation, ResourceType
+from bmq.security.acls import CLUSTER_NAME, OPERATIONS_OF, WILDCARD, Operation, ResourceType
 
 _STATE: Final = "bmq.rights"
 _FORBIDDEN: Final = 403
@@ -61,8 +61,10 @@ RIGHTS: Final[Mapping[tuple[str, str], Right | None]] = {
     ("GET", "/v1/cluster"): _DESCRIBE,
     ("GET", "/v1/nodes"): _DESCRIBE,
     ("GET", "/v1/nodes/{node_id}"): _DESCRIBE,
+    ("GET", "/v1/nodes/{node_id}/partitions"): _DESCRIBE,
     ("GET", "/v1/nodes/{node_id}/configs"): Right(Operation.DESCRIBE_CONFIGS),
     ("GET", "/v1/history"): _DESCRIBE,
+    ("GET", "/v1/logs"): _DESCRIBE,
     ("GET", "/v1/topics"): FREE,  # the page leaves out what may not be described
     ("POST", "/v1/topics"): Right(Operation.CREATE),
     ("GET", "/v1/topics/{name}"): _DESCRIBE_TOPIC,
@@ -92,6 +94,11 @@ RIGHTS: Final[Mapping[tuple[str, str], Right | None]] = {
     ("GET", "/v1/acls"): _DESCRIBE,
     ("GET", "/v1/users"): _DESCRIBE,
     ("GET", "/v1/quotas"): Right(Operation.DESCRIBE_CONFIGS),
+    ("GET", "/v1/rights"): FREE,  # tells a client its own
+    ("GET", "/v1/transactions"): FREE,  # the page leaves out what may not be described
+    ("POST", _TRANSACTION + "/abort"): _WRITE_TRANSACTION,
+    ("GET", "/v1/topics/{name}/transactions"): _READ_TOPIC,
+    ("POST", "/v1/topics/{name}/partitions/{number}/transactions/abort"): _ALTER,
     ("GET", _TRANSACTION): Right(Operation.DESCRIBE, transactional_id="transactional_id"),
     ("POST", _TRANSACTION + "/commit"): _WRITE_TRANSACTION,
     ("POST", _TRANSACTION + "/rollback"): _WRITE_TRANSACTION,
@@ -129,7 +136,13 @@ RIGHTS: Final[Mapping[tuple[str, str], Right | None]] = {
     ("DELETE", _COMPACTION + "/{reservation}"): _JOBS,
 }
 
-_LISTINGS: Final = ("/v1/topics", "/v1/groups", "/v1/indexes/{name}/query")
+OPERATIONS: Final = {
+    **OPERATIONS_OF,
+    ResourceType.TRANSACTIONAL_ID: (Operation.DESCRIBE, Operation.WRITE),
+}
+"""What clients are told about, by type of resource."""
+
+_LISTINGS: Final = ("/v1/topics", "/v1/groups", "/v1/transactions", "/v1/rights", "/v1/indexes/{name}/query")
 """Pages that look at the rights of their reader themselves, so the ACLs have to be known."""
 
 
@@ -157,8 +170,12 @@ class RestRights:
 
     def sees(self, kind: ResourceType, name: str) -> bool:
         """Whether a listing has the topic or group. Not audited."""
+        return self.may(Operation.DESCRIBE, kind, name)
+
+    def may(self, operation: Operation, kind: ResourceType, name: str) -> bool:
+        """Whether the operation is allowed. Not audited."""
         return self._access.allows_client(
-            self._principal, self._host, self._request, Operation.DESCRIBE, kind, name, is_quiet=True
+            self._principal, self._host, self._request, operation, kind, name, is_quiet=True
         )
 
 
@@ -193,6 +210,20 @@ def may_create_topic(scope: Mapping[str, Any], name: str) -> bool:
         return True
     on_cluster, on_topic = Right(Operation.CREATE), Right(Operation.CREATE, topic="name")
     return rights.has(on_cluster, {}, is_quiet=True) or rights.has(on_topic, {"name": name})
+
+
+def sees_every_transaction(scope: Mapping[str, Any]) -> bool:
+    """Whether the request's client may describe all transactional ids, whatever their names; True without an authorizer."""
+    rights: RestRights | None = scope.get(_STATE)
+    every = Right(Operation.DESCRIBE, transactional_id="id")
+    return rights is None or rights.has(every, {"id": WILDCARD}, is_quiet=True)
+
+
+def operations_on(scope: Mapping[str, Any], kind: ResourceType, name: str) -> list[str]:
+    """What the request's client may do with a resource, whether or not it exists; everything without an authorizer. Not audited."""
+    rights: RestRights | None = scope.get(_STATE)
+    possible = OPERATIONS[kind]
+    return [one.name for one in possible if rights is None or rights.may(one, kind, name)]
 
 
 def sees_problems(scope: Mapping[str, Any]) -> bool:

@@ -55,6 +55,7 @@ def cluster_pages(sources: RestSources) -> APIRouter:
         controller = image.nodes.get(image.controller_id)
         return ClusterView(
             cluster_id=image.cluster_id,
+            answered_by=sources.node_id,
             controller_id=image.controller_id,
             controller_rest=url_of(controller.rest, sources.scheme)
             if controller is not None and controller.rest

@@ -15,6 +15,7 @@ from bmq.admin.health import HealthFacts
 from bmq.admin.index_queries import IndexQueries
 from bmq.admin.operations import Operations
 from bmq.admin.ports import KafkaRequests, NodeLoad, StateChanges, TableController
+from bmq.admin.recent_logs import RecentLogs
 from bmq.admin.redrives import Redrives
 from bmq.admin.rest.principals import PrincipalOf, authenticated
 from bmq.log.partition_log import TopicPartition
@@ -48,7 +49,7 @@ class RestSources:
     CreateTopics to the active controller, and `kafka`, which answers Kafka requests for a client of REST. `health`: what
     this process knows of itself. `refresh_metrics`: what has to be asked before a scrape. `access`: what clients may do;
     `principal_of`: who sent a request. `channel_watch` is told each new image of this process.
-    `scheme`: of this process's REST address, and of all others of the cluster. `index_queries`: forwards queries on indexes.
+    `scheme`: of this process's REST address, and of all others of the cluster. `index_queries`: forwards queries on indexes. `logs`: the last lines of this process.
     `why_no_requests`: why Kafka requests of REST's clients are refused; empty: they are not.
     """
 
@@ -79,4 +80,5 @@ class RestSources:
     scheme: str = "http"
     channel_watch: Callable[[], ChannelWatch] = ChannelWatch
     index_queries: Callable[[], IndexQueries | None] = lambda: None
+    logs: Callable[[], RecentLogs | None] = lambda: None
     why_no_requests: str = ""

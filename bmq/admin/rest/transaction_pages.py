@@ -1,22 +1,34 @@
-"""Open transactions of a transactional id: what it has, and the answer of an application that was asked. By the id's coordinator."""
+"""Transactions: listed, shown and aborted by Kafka's requests; and the answer of an application that was asked, at the coordinator."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Annotated, Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from bmq.admin.orders import OrderRefused, UnknownSubject
-from bmq.admin.rest.parameters import NUMBER, TransactionalId
-from bmq.admin.rest.problems import ElsewhereError, ProblemError, errors
+from bmq.admin.orders import OrderRefused
+from bmq.admin.rest.parameters import NUMBER, DryRun, TransactionalId
+from bmq.admin.rest.problems import ElsewhereError, errors
 from bmq.admin.rest.sources import RestSources
+from bmq.admin.rest.transaction_listing import Shown, transaction_page
+from bmq.admin.rest.transaction_requests import abort, found, not_now, unknown
+from bmq.admin.rest.transaction_views import (
+    OPEN,
+    TransactionPage,
+    TransactionPartitions,
+    TransactionView,
+    partition_words,
+    topics_of,
+    transaction_view,
+)
+from bmq.admin.rest.user_requests import UserRequests, unguarded_requests, user_requests
 from bmq.admin.rest.views import url_of
 from bmq.coordinator.runtime.directory import shard_of
 from bmq.coordinator.topics import TRANSACTIONS_TOPIC
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.messages.describe_transactions_request import DescribeTransactionsRequest
 from bmq.protocol.request_context import by_itself
 from bmq.protocol.transaction_decisions import TransactionDecideRequest, refusal
 
@@ -24,21 +36,12 @@ if TYPE_CHECKING:
     from bmq.coordinator.transactions.coordinator import TransactionCoordinator
 
 _PATH: Final = "/v1/transactions/{transactional_id:path}"
-_OPEN: Final = "Ongoing"
 _EXACT_MAX: Final = 2**53 - 1
 """The largest whole number that JSON has exactly."""
-
-
-class TransactionView(BaseModel):
-    """`producer_id`, `producer_epoch` and `started_ms` name the transaction that is open, or was the last one."""
-
-    transactional_id: str
-    state: str
-    is_open: bool
-    producer_id: int
-    producer_epoch: int
-    started_ms: int
-    timeout_ms: int
+LISTED_MAX: Final = 1_000
+LISTS_MAX: Final = 2
+"""Lists at the same time; others wait."""
+_TransactionalIdText = Annotated[str, Query(max_length=1_000)]
 
 
 class TransactionForm(BaseModel):
@@ -58,29 +61,44 @@ class EndedView(BaseModel):
     is_committed: bool
 
 
+class AbortView(BaseModel):
+    """The abort of a transaction; with `dry_run` what would be done. `state`: of the id afterwards."""
+
+    transactional_id: str
+    summary: str
+    state: str
+    topics: list[TransactionPartitions]
+
+
 def transaction_pages(sources: RestSources) -> APIRouter:
     pages = APIRouter()
+    lists = asyncio.Semaphore(LISTS_MAX)
 
-    @pages.get(_PATH, responses=errors(404, 422, 503, may_redirect=True))
-    async def transaction(transactional_id: TransactionalId) -> TransactionView:
-        """What the coordinator knows of a transactional id."""
-        coordinator = _coordinator_of(sources, transactional_id)
-        request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-        answer = await coordinator.describe_transactions(request, by_itself(ApiKey.DESCRIBE_TRANSACTIONS))
-        (found,) = answer.transaction_states
-        if found.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-            raise _unknown(transactional_id)
-        if found.error_code:
-            raise _not_now(transactional_id, ErrorCode(found.error_code))
-        return TransactionView(
-            transactional_id=transactional_id,
-            state=found.transaction_state,
-            is_open=found.transaction_state == _OPEN,
-            producer_id=found.producer_id,
-            producer_epoch=found.producer_epoch,
-            started_ms=found.transaction_start_time_ms,
-            timeout_ms=found.transaction_timeout_ms,
-        )
+    @pages.get("/v1/transactions", responses=errors(422, 503, 504))
+    async def transactions(
+        request: Request,
+        show: Annotated[Shown, Query(description="Only those without an end, or only those that hang")] = Shown.ALL,
+        prefix: _TransactionalIdText = "",
+        after: Annotated[_TransactionalIdText, Query(description="Only ids that follow this one")] = "",
+        limit: Annotated[int, Query(ge=1, le=LISTED_MAX)] = 100,
+    ) -> TransactionPage:
+        """Transactional ids that the client may describe, in their order, page by page, with what is open under each."""
+        requests = user_requests(sources, request)
+        async with lists:
+            return await transaction_page(requests, show, prefix, after, limit)
+
+    @pages.get(_PATH, responses=errors(403, 404, 422, 503, 504))
+    async def transaction(request: Request, transactional_id: TransactionalId) -> TransactionView:
+        """What the coordinator knows of a transactional id. Any node answers."""
+        requests = unguarded_requests(sources, request)
+        return transaction_view(await found(requests, transactional_id), requests.now_ms())
+
+    @pages.post(_PATH + "/abort", responses=errors(400, 403, 404, 409, 413, 422, 503, 504))
+    async def abort_one(
+        request: Request, transactional_id: TransactionalId, form: TransactionForm, dry_run: DryRun = False
+    ) -> AbortView:
+        """Abort this open transaction and fence its producer, as `fenceProducers` of Kafka's Admin does. It cannot be undone."""
+        return await _aborted(user_requests(sources, request), transactional_id, form, is_dry_run=dry_run)
 
     @pages.post(_PATH + "/commit", responses=errors(400, 404, 409, 422, 503, may_redirect=True))
     async def commit(transactional_id: TransactionalId, form: TransactionForm) -> EndedView:
@@ -106,20 +124,29 @@ def transaction_pages(sources: RestSources) -> APIRouter:
         if why is not None:
             raise OrderRefused(why)
         if answer.error_code:
-            raise _not_now(transactional_id, ErrorCode(answer.error_code))
+            raise not_now(transactional_id, ErrorCode(answer.error_code))
         return EndedView(transactional_id=transactional_id, is_committed=is_commit)
 
     return pages
 
 
-def _unknown(transactional_id: str) -> UnknownSubject:
-    return UnknownSubject(f"there is no transactional id {transactional_id}")
-
-
-def _not_now(transactional_id: str, code: ErrorCode) -> ProblemError:
-    return ProblemError(
-        503, f"the coordinator of {transactional_id} does not serve it now ({code.name}); ask again in a moment"
-    )
+async def _aborted(
+    requests: UserRequests, transactional_id: str, form: TransactionForm, *, is_dry_run: bool
+) -> AbortView:
+    """Raises UnknownSubject, OrderRefused, ProblemError."""
+    state = await found(requests, transactional_id)
+    named = (form.producer_id, form.producer_epoch, form.started_ms)
+    if named != (state.producer_id, state.producer_epoch, state.transaction_start_time_ms):
+        raise OrderRefused(f"transactional id {transactional_id} has another transaction now, or none")
+    if state.transaction_state != OPEN:
+        raise OrderRefused(f"the transaction of {transactional_id} is not open: its state is {state.transaction_state}")
+    topics = topics_of(state)
+    where = partition_words(topics)
+    summary = f"The transaction gets an abort marker in {where}, and producer {state.producer_id} is fenced."
+    if not is_dry_run:
+        state = await abort(requests, state)
+        summary = f"The transaction is aborted in {where}, and producer {form.producer_id} is fenced."
+    return AbortView(transactional_id=transactional_id, summary=summary, state=state.transaction_state, topics=topics)
 
 
 def _coordinator_of(sources: RestSources, transactional_id: str) -> TransactionCoordinator:
@@ -127,12 +154,12 @@ def _coordinator_of(sources: RestSources, transactional_id: str) -> TransactionC
     image = sources.image()
     topic = image.topics.get(TRANSACTIONS_TOPIC)
     if topic is None:
-        raise _unknown(transactional_id)
+        raise unknown(transactional_id)
     leader = topic.partitions[shard_of(transactional_id, len(topic.partitions))].leader
     coordinator = sources.transactions()
     if leader == sources.node_id and coordinator is not None:
         return coordinator
     owner = image.nodes.get(leader)
     if owner is None or owner.rest is None or owner.node_id == sources.node_id:
-        raise _not_now(transactional_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        raise not_now(transactional_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     raise ElsewhereError(url_of(owner.rest, sources.scheme))

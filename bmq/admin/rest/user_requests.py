@@ -23,9 +23,11 @@ _STATUS: Final = {
     ErrorCode.UNKNOWN_TOPIC_ID: 404,
     ErrorCode.GROUP_ID_NOT_FOUND: 404,
     ErrorCode.RESOURCE_NOT_FOUND: 404,
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: 404,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: 403,
     ErrorCode.GROUP_AUTHORIZATION_FAILED: 403,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: 403,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: 403,
     ErrorCode.TOPIC_ALREADY_EXISTS: 409,
     ErrorCode.NON_EMPTY_GROUP: 409,
     ErrorCode.UNKNOWN_MEMBER_ID: 409,
@@ -89,6 +91,14 @@ def user_requests(sources: RestSources, request: Request) -> UserRequests:
     """Raises ProblemError while this node does not serve, and where nobody logs in though Kafka's clients have to."""
     if sources.why_no_requests:
         raise ProblemError(403, sources.why_no_requests)
+    return unguarded_requests(sources, request)
+
+
+def unguarded_requests(sources: RestSources, request: Request) -> UserRequests:
+    """As `user_requests`, also where nobody logs in though Kafka's clients have to: for what this address shows to anyone.
+
+    Raises ProblemError while this node does not serve.
+    """
     kafka = sources.kafka()
     if kafka is None:
         raise ProblemError(503, "this node does not serve yet; ask again in a moment")

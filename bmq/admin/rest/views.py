@@ -69,9 +69,12 @@ class NodeView(BaseModel):
 
 
 class ClusterView(BaseModel):
-    """`controller_rest`: the URL orders go to. `partition_states`: of the partitions in the process that answers."""
+    """`controller_rest`: the URL orders go to. `answered_by`: the id of the node that answers; `partition_states`: of the partitions in its
+    process.
+    """
 
     cluster_id: str
+    answered_by: int
     controller_id: int
     controller_rest: str | None
     metadata_offset: int

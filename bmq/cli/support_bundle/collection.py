@@ -18,10 +18,10 @@ from bmq.cli.doctor.finding import error
 from bmq.cli.setting_options import shown_settings
 from bmq.cli.support_bundle import machine_facts
 from bmq.cli.support_bundle.archive import Archive, NoBundle
-from bmq.cli.support_bundle.redaction import secrets_of_settings, secrets_of_variables
 from bmq.cli.support_bundle.rest_pages import RestPages
 from bmq.rest_client.login import SECRET_BYTES_MAX, RestLogin
 from bmq.server.listener_settings import is_secret
+from bmq.server.redaction import secrets_of_settings, secrets_of_variables
 from bmq.server.settings import LoadedSettings
 
 FACTS_MAX_S: Final = 5.0

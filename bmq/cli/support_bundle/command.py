@@ -21,8 +21,8 @@ from bmq.cli.rest_options import DEFAULT_URL, current_login, with_login
 from bmq.cli.setting_options import ConfigFile, Data, StoreUrl, load
 from bmq.cli.support_bundle.archive import Archive
 from bmq.cli.support_bundle.collection import Wanted, collect, known_secrets
-from bmq.cli.support_bundle.redaction import Redactor
 from bmq.server.logs import configure_logs
+from bmq.server.redaction import Redactor
 from bmq.server.settings import BadSettings, LoadedSettings
 
 support_bundle_app = typer.Typer()

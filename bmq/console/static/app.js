@@ -7,12 +7,20 @@ const PAGES = [
   ["", "Overview", () => import("./page-overview.js")],
   ["topics", "Topics", () => import("./page-topics.js")],
   ["groups", "Groups", () => import("./page-groups.js")],
+  ["transactions", "Transactions", () => import("./page-transactions.js")],
+  ["map", "Map", () => import("./page-map.js")],
   ["nodes", "Nodes", () => import("./page-nodes.js")],
   ["tasks", "Tasks", () => import("./page-tasks.js")],
+  ["tables", "Tables", () => import("./page-tables.js")],
+  ["databus", "Databus", () => import("./page-databus.js")],
+  ["logs", "Logs", () => import("./page-logs.js")],
   ["configs", "Configs", () => import("./page-configs.js")],
   ["security", "Security", () => import("./page-security.js")],
 ];
-const DETAILS = { topics: () => import("./page-topic.js"), groups: () => import("./page-group.js") };
+const DETAILS = {
+  topics: () => import("./page-topic.js"), groups: () => import("./page-group.js"), nodes: () => import("./page-node.js"),
+  transactions: () => import("./page-transaction.js"), tables: () => import("./page-table.js"),
+};
 const HEALTH_MS = 4_000;
 const RETRY_MS = 1_000;
 const THEME = "bmq.theme";

@@ -30,6 +30,17 @@ export function moment(value) {
   return `${day} ${time}.${two(date.getMilliseconds(), 3)}`;
 }
 
+/** A span of milliseconds, by its two largest units. */
+export function duration(ms) {
+  if (ms === null || ms === undefined) return "unknown";
+  if (ms < 1_000) return `${ms} ms`;
+  const seconds = Math.floor(ms / 1_000);
+  const parts = [["d", 86_400], ["h", 3_600], ["min", 60], ["s", 1]];
+  const first = parts.findIndex(([, each]) => seconds >= each);
+  return parts.slice(first, first + 2).map(([unit, each], index) => [Math.floor((index ? seconds % parts[first][1] : seconds) / each), unit])
+    .filter(([number], index) => index === 0 || number).map(([number, unit]) => `${number} ${unit}`).join(" ");
+}
+
 export function words(number, one, many) {
   return `${count(number)} ${number === 1 ? one : many}`;
 }

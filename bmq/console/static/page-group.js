@@ -4,6 +4,7 @@ import { call, get, path, post } from "./api.js";
 import { confirm, refused } from "./dialog.js";
 import { badge, button, choice, field, h, note, plainTable, set } from "./dom.js";
 import { count, words } from "./format.js";
+import { rights } from "./rights.js";
 import { Sparkline } from "./sparkline.js";
 import { VirtualTable } from "./table.js";
 
@@ -12,6 +13,7 @@ const PARTITIONS_MAX = 1_000;
 
 export async function show(root, { signal, names, poll }) {
   const [name] = names;
+  const { may } = await rights({ group: name }, signal);
   const head = h("div", { class: "cards" });
   const members = h("section", { "aria-label": "Members" });
   const line = new Sparkline("Lag, since this page was opened");
@@ -32,8 +34,8 @@ export async function show(root, { signal, names, poll }) {
     h("h2", {}, "Partitions"), table.element, members,
     h(
       "div", { class: "row" },
-      button("Move the offsets", () => reset(name, known)),
-      button("Delete the group", () => remove(name), { class: "danger" }),
+      may("READ", "group") ? button("Move the offsets", () => reset(name, known)) : null,
+      may("DELETE", "group") ? button("Delete the group", () => remove(name), { class: "danger" }) : null,
     ),
   );
 

@@ -3,41 +3,46 @@
 import { call, get, isLeft, path, post } from "./api.js";
 import { confirm, refused } from "./dialog.js";
 import { badge, button, choice, field, h, note, put, set } from "./dom.js";
-import { count, moment, size, words } from "./format.js";
+import { count, size, words } from "./format.js";
 import { records } from "./records.js";
+import { rights } from "./rights.js";
 import { VirtualTable } from "./table.js";
 import { configTable } from "./configs.js";
 
 const EVERY_MS = 5_000;
 const OFFSETS_MS = 30_000; // to ask for offsets starts idle partitions
 const OFFSETS_PARTITIONS_MAX = 1_000; // of a topic with more, a click asks
-const TABS = [["", "Partitions"], ["records", "Records"], ["produce", "Produce"], ["configs", "Configs"]];
+const TABS = [["", "Partitions"], ["records", "Records"], ["produce", "Produce"], ["transactions", "Transactions"], ["configs", "Configs"]];
 
 export async function show(root, context) {
   const [name, tab = ""] = context.names;
-  const body = h("section", { "aria-label": TABS.find(([each]) => each === tab)?.[1] ?? "Unknown" });
+  const shownTab = tab === "partitions" ? "" : tab;
+  const body = h("section", { "aria-label": TABS.find(([each]) => each === shownTab)?.[1] ?? "Unknown" });
   set(
     root,
     h("h1", {}, "Topic ", name),
     h(
       "nav", { class: "tabs", "aria-label": "Parts of the topic" },
-      TABS.map(([each, title]) => h("a", { href: `#/topics/${encodeURIComponent(name)}${each ? `/${each}` : ""}`, "aria-current": each === tab ? "page" : null }, title)),
+      TABS.map(([each, title]) => h("a", { href: `#/topics/${encodeURIComponent(name)}${each ? `/${each}` : ""}`, "aria-current": each === shownTab ? "page" : null }, title)),
     ),
     body,
   );
   if (tab === "records") return records(body, name, context);
   if (tab === "produce") return produce(body, name, context);
   if (tab === "configs") return configs(body, name, context);
+  if (tab === "transactions") return (await import("./topic-transactions.js")).transactions(body, name, context);
+  if (tab === "partitions") return (await import("./page-partition.js")).partition(body, name, context.names[2] ?? "0", context);
   return partitions(body, name, context);
 }
 
 // ---------------------------------------------------------------- partitions
 
 async function partitions(body, name, { signal, poll }) {
+  const { may } = await rights({ topic: name }, signal);
   let isInternal = false;
   const summary = h("p", { role: "status", class: "soft" });
   const table = new VirtualTable(`Partitions of ${name}`, [
-    { title: "Partition", cell: (row) => button(String(row.partition), () => segments(name, row.partition), { "aria-label": `Segments of partition ${row.partition}` }), isNumber: true },
+    { title: "Partition", cell: (row) => h("a", { href: `#/topics/${encodeURIComponent(name)}/partitions/${row.partition}`, "aria-label": `Partition ${row.partition}` }, String(row.partition)), isNumber: true },
     { title: "Owner", cell: (row) => (row.leader < 0 ? badge("bad", "none") : `node ${row.leader}`) },
     { title: "Epoch", cell: (row) => count(row.leader_epoch), isNumber: true },
     { title: "May own it", cell: (row) => row.replicas.join(", ") },
@@ -54,8 +59,8 @@ async function partitions(body, name, { signal, poll }) {
     body, summary, trouble, table.element,
     h(
       "div", { class: "row" }, ask,
-      button("Add partitions", () => addPartitions(name, renew)),
-      button("Delete the topic", () => remove(name, isInternal), { class: "danger" }),
+      may("ALTER", "topic") ? button("Add partitions", () => addPartitions(name, renew)) : null,
+      may("DELETE", "topic") ? button("Delete the topic", () => remove(name, isInternal), { class: "danger" }) : null,
     ),
   );
   let shown = "";
@@ -89,44 +94,6 @@ async function partitions(body, name, { signal, poll }) {
   await poll(() => refresh(), EVERY_MS);
 }
 
-async function segments(name, number) {
-  const body = h("div", {}, "Reading the store…");
-  const dialog = h(
-    "dialog", { "aria-label": `Segments of ${name}-${number}` },
-    h("h2", {}, `Segments of ${name}-${number}`), body, h("div", { class: "row" }, button("Close", () => dialog.close())),
-  );
-  dialog.addEventListener("close", () => dialog.remove());
-  put(document.body, dialog);
-  dialog.showModal();
-  try {
-    const [page, partition] = await Promise.all([
-      get(path`v1/topics/${name}/partitions/${number}/segments`, { limit: 200 }),
-      get(path`v1/topics/${name}/partitions/${number}`),
-    ]);
-    const rows = page.segments.map((each) => h(
-      "tr", {},
-      h("td", { class: "number" }, each.leader_epoch), h("td", { class: "number" }, count(each.base_offset)),
-      h("td", { class: "number" }, each.is_open ? "open" : count(each.end_offset)), h("td", { class: "number" }, size(each.valid_bytes)),
-      h("td", {}, each.nodes.join(", ")),
-    ));
-    set(
-      body,
-      h("p", {}, words(page.count, "segment", "segments"), page.next_skip === null ? "" : ", the first 200 are shown"),
-      h("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Segments" }, h(
-        "table", {}, h("caption", {}, "Segments"),
-        h("thead", {}, h("tr", {}, ["Epoch", "First offset", "End", "Size", "DataNodes"].map((each) => h("th", { scope: "col" }, each)))),
-        h("tbody", {}, rows),
-      )),
-      h("h3", {}, "Owners over time"),
-      partition.history.length
-        ? h("ul", {}, partition.history.map((each) => h("li", {}, moment(each.at), each.leader < 0 ? " none: " : ` node ${each.leader}: `, each.reason)))
-        : h("p", {}, "No change is known."),
-    );
-  } catch (error) {
-    set(body, refused(error));
-  }
-}
-
 function addPartitions(name, done) {
   const wanted = h("input", { type: "number", min: "1", max: "10000", required: true });
   confirm({
@@ -155,6 +122,11 @@ async function remove(name, isInternal) {
 // ---------------------------------------------------------------- produce
 
 async function produce(body, name, { signal }) {
+  const { may } = await rights({ topic: name }, signal);
+  if (!may("WRITE", "topic")) {
+    put(body, note("warn", "Not allowed: writing records needs the right to write to the topic."));
+    return;
+  }
   const topic = await get(path`v1/topics/${name}`, {}, signal);
   const partition = choice([["", "by the key, else in turn"], ...topic.partitions.map((each) => [String(each.partition), String(each.partition)])], "");
   const form = ["text", "base64"].map((each) => [each, each]);
@@ -204,10 +176,11 @@ function header(line) {
 // ---------------------------------------------------------------- configs
 
 async function configs(body, name, { signal }) {
+  const { may } = await rights({ topic: name }, signal);
   const where = path`v1/topics/${name}/configs`;
   async function draw() {
     const page = await get(where, {}, signal);
-    set(body, configTable(`Configs of ${name}`, page.configs, (config) => alter(config)));
+    set(body, configTable(`Configs of ${name}`, page.configs, may("ALTER_CONFIGS", "topic") ? (config) => alter(config) : undefined));
   }
   async function alter(config) {
     const value = h("input", { type: "text", value: config.value ?? "", autocomplete: "off", spellcheck: "false" });

@@ -4,11 +4,13 @@ import { listed, post } from "./api.js";
 import { refused } from "./dialog.js";
 import { button, field, h, note, put, set } from "./dom.js";
 import { count, words } from "./format.js";
+import { rights } from "./rights.js";
 import { VirtualTable } from "./table.js";
 
 const EVERY_MS = 10_000;
 
 export async function show(root, { signal, poll }) {
+  const { may } = await rights({}, signal);
   let topics = [];
   const wanted = h("input", { type: "search", placeholder: "part of a name", autocomplete: "off" });
   const internal = h("input", { type: "checkbox" });
@@ -41,7 +43,7 @@ export async function show(root, { signal, poll }) {
     h(
       "div", { class: "row" },
       field("Filter", wanted), h("label", { class: "check" }, internal, "internal topics"),
-      button("Create a topic", () => create(load), { class: "primary" }),
+      may("CREATE") ? button("Create a topic", () => create(load), { class: "primary" }) : null,
     ),
     found, table.element,
   );

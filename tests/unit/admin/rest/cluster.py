@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from random import Random
@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry, Counter
 from bmq.admin.delayed_records import DelayedRecords
 from bmq.admin.group_explainer import GroupExplainer
 from bmq.admin.operations import Operations, OperationsConfig
+from bmq.admin.recent_logs import RecentLogs
 from bmq.admin.redrives import Redrives
 from bmq.admin.rest.application import rest_application
 from bmq.admin.rest.sources import RestSources
@@ -68,6 +69,11 @@ class _Partitions:
     @property
     def delegation(self) -> Self:
         return self
+
+    def owned(self) -> Iterator[SimpleNamespace]:
+        """Partition 0 of orders, which is started, with 77 bytes."""
+        found = SimpleNamespace(files=SimpleNamespace(size_bytes=77))
+        yield SimpleNamespace(topic_partition=_present[-1].partition("orders", 0), inspect=lambda: found)
 
     async def leader_of(self, _: TopicPartition) -> Self:
         return self
@@ -123,6 +129,7 @@ def application(node_id: int = 1, store_wait_s: float = 3) -> FastAPI:
         create_topics=lambda: _present[-1].create_topics,
         channel_watch=lambda: _present[-1].controller.watch,
         kafka=lambda: _present[-1].kafka,
+        logs=lambda: _present[-1].logs,
     )
     return rest_application(sources, store_wait_s=store_wait_s)
 
@@ -160,6 +167,7 @@ class RestCluster:
         self.lanes: Any = None
         self.create_topics: Any = None
         self.kafka: FakeKafkaRequests | None = None
+        self.logs = RecentLogs(self.clock.now_ms)
         nodes = (*NODES, *(Node(n, "10.0.0.9", 9092, roles=frozenset({"broker"}), epoch=n) for n in managed))
         image = image_of(nodes, topics())
         table = stored_orders(image.topics["orders"].topic_id)

@@ -194,7 +194,7 @@ async def test_a_transaction_is_ended_by_those_who_may_write_with_its_id() -> No
     why = "User:alice has no right to WRITE on transactional id shop/1"
     assert (denied.status_code, denied.json()["detail"]) == (403, why)
     allow(Operation.DESCRIBE)
-    assert (await pages.ask("GET", path)).status_code == 404  # these pages have no transactions
+    assert (await pages.ask("GET", path)).status_code == 503  # these pages make no Kafka requests
     assert (await pages.ask("POST", f"{path}/rollback", form)).status_code == 403
     allow(Operation.WRITE)
     for outcome in ("commit", "rollback"):
@@ -251,3 +251,45 @@ async def test_the_health_names_partitions_to_those_who_may_describe_the_cluster
     assert not sees_problems(scope)
     pages.allow(Operation.DESCRIBE)
     assert sees_problems(scope)
+
+
+async def test_clients_are_told_their_own_rights() -> None:
+    pages = GuardedPages()
+    found = (await pages.ask("GET", "/v1/rights")).json()
+    assert found == {
+        "principal": ALICE,
+        "has_authorizer": True,
+        "cluster": [],
+        "topic": None,
+        "group": None,
+        "transactional_id": None,
+    }
+    pages.allow(Operation.ALTER)
+    pages.allow(Operation.READ, "orders")
+    found = (await pages.ask("GET", "/v1/rights?topic=orders&group=g&transactional_id=t/1")).json()
+    assert (found["cluster"], found["topic"]) == (["ALTER", "DESCRIBE"], ["READ", "DESCRIBE"])
+    assert (found["group"], found["transactional_id"]) == ([], [])
+    hidden, absent = [(await pages.ask("GET", f"/v1/rights?topic={name}")).json() for name in ("hidden", "absent")]
+    assert hidden == absent, "it does not tell what exists"
+    pages.is_ready = False
+    assert (await GuardedPages(is_ready=False).ask("GET", "/v1/rights")).status_code == 503
+
+
+async def test_rights_are_not_audited() -> None:
+    with capture_logs() as logged:
+        await GuardedPages().ask("GET", "/v1/rights?topic=orders")
+    assert logged == []
+
+
+async def test_without_every_transactional_id_nothing_is_said_to_hang() -> None:
+    pages = GuardedPages()
+    pages.allow(Operation.ALTER)
+    form = {"producer_id": 1, "producer_epoch": 0, "start_offset": 0}
+    denied = await pages.ask("POST", "/v1/topics/orders/partitions/0/transactions/abort", form)
+    assert denied.status_code == 403 and "every transactional id" in denied.json()["detail"]
+    every = Acl(
+        ResourceType.TRANSACTIONAL_ID, "*", PatternType.LITERAL, ALICE, "*", Operation.DESCRIBE, Permission.ALLOW
+    )
+    pages.acls = {**pages.acls, UUID(int=99): every}
+    answered = await pages.ask("POST", "/v1/topics/orders/partitions/0/transactions/abort", form)
+    assert answered.status_code == 503, "these pages have no way to ask for producers"

@@ -142,6 +142,13 @@ def test_every_operation_is_there() -> None:
         (HTTPMethod.GET, "/v1/groups/{group}/explain"),
         (HTTPMethod.GET, "/v1/groups/{group}/lanes"),
         (HTTPMethod.POST, "/v1/groups/{group}/lanes/explain"),
+        (HTTPMethod.GET, "/v1/rights"),
+        (HTTPMethod.GET, "/v1/nodes/{node_id}/partitions"),
+        (HTTPMethod.GET, "/v1/logs"),
+        (HTTPMethod.GET, "/v1/transactions"),
+        (HTTPMethod.POST, "/v1/transactions/{transactional_id}/abort"),
+        (HTTPMethod.GET, "/v1/topics/{name}/transactions"),
+        (HTTPMethod.POST, "/v1/topics/{name}/partitions/{number}/transactions/abort"),
         (HTTPMethod.GET, "/v1/transactions/{transactional_id}"),
         (HTTPMethod.POST, "/v1/transactions/{transactional_id}/commit"),
         (HTTPMethod.POST, "/v1/transactions/{transactional_id}/rollback"),
@@ -187,7 +194,7 @@ def test_every_operation_is_there() -> None:
         (HTTPMethod.GET, "/v1/quotas"),
         (HTTPMethod.POST, "/v1/indexes/{name}/query"),
     }
-    assert len(OPERATIONS) == 71
+    assert len(OPERATIONS) == 78
 
 
 def test_every_error_is_described_as_a_problem() -> None:
@@ -202,7 +209,7 @@ def test_every_error_is_described_as_a_problem() -> None:
                 begun = {"201"} if path == "/v1/tables" else set() if has_no_task else {"202", "429"}
                 done = set() if path == "/v1/redrives" else {"200"}  # counting takes a while too
                 expected = {"307", "409", "422", "503", *done, *begun}
-                if path.endswith("/timers/cancel"):  # any node can do it, at once
+                if path.endswith(("/timers/cancel", "/abort")):  # any node can do it, at once
                     expected = {"200", "409", "422", "503", "504"}
                 if path == "/v1/views":
                     expected = {"200", "201", "409", "422", "503", "504"}

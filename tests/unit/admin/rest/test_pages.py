@@ -59,6 +59,7 @@ async def test_the_cluster_at_a_glance() -> None:
         nodes = found.pop("nodes")
         assert found == {
             "cluster_id": "cluster",
+            "answered_by": 1,
             "controller_id": 1,
             "controller_rest": "http://10.0.0.1:8080",
             "metadata_offset": 42,
@@ -202,6 +203,20 @@ async def test_history_of_many_partitions_lets_others_work_in_between() -> None:
             *(("m29", partition) for partition in reversed(range(100))),
             *(("m28", partition) for partition in reversed(range(50, 100))),
         ]
+
+
+async def test_a_node_tells_its_partitions_and_their_sizes() -> None:
+    async with RestCluster() as cluster:
+        page = await cluster.get("/v1/nodes/1/partitions", limit=2)
+        own = [(one["topic"], one["partition"], one["size_bytes"]) for one in page["partitions"]]
+        assert own == [("__consumer_offsets", 0, None), ("orders", 0, 77)]
+        assert (page["node_id"], page["count"], page["stored_bytes"], page["next_skip"]) == (1, 6, 77, 2)
+        rest = await cluster.get("/v1/nodes/1/partitions", skip=2)
+        assert [one["topic"] for one in rest["partitions"]] == ["t00", "t03", "t06", "t09"]
+        assert rest["next_skip"] is None
+        other = await cluster.get("/v1/nodes/2/partitions")
+        assert other["stored_bytes"] is None and {one["size_bytes"] for one in other["partitions"]} == {None}
+        await cluster.get("/v1/nodes/9/partitions", 404)
 
 
 async def test_segments_tell_files_and_datanodes() -> None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bmq.cli.support_bundle.redaction import HIDDEN, Redactor, secrets_of_settings, secrets_of_variables
+from bmq.server.redaction import HIDDEN, Redactor, secrets_of_settings, secrets_of_variables
 
 pytestmark = pytest.mark.unit
 
