@@ -16,7 +16,7 @@ ALONE = $(BIN)/python -m tools.machine_lock "make $@"
 # What the installed package is made of besides its Python modules, which an editable install reads in place.
 PACKAGE := pyproject.toml setup.py $(wildcard bmq/hdfs/proto/*.proto) $(wildcard bmq/records/native/*.[ch])
 
-.PHONY: help run install plain tools jars check test campaign places durations steady stalls test-bare bench bench-hdfs bench-secure-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-security bench-queues bench-all config-page events-page dashboards conformance tools-table soak soak-cluster compaction etl plot simulate fresh mutants fuzz clean deb image
+.PHONY: help run install plain tools jars check test campaign places durations steady stalls test-bare bench bench-hdfs bench-secure-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-security bench-queues bench-all config-page events-page dashboards conformance tools-table soak soak-cluster compaction etl plot simulate fresh mutants fuzz clean deb image wheel
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
@@ -131,6 +131,10 @@ tools-table: $(VENV)/.installed-dev tools $(JARS)/kafka/.fetched ## Kafka's comm
 deb: $(VENV)/.installed ## as root: a Debian package of this tree -> dist/; installed, used and removed on a bare Debian (SUITE=bookworm)
 	@deploy/dev/install-tools.sh debootstrap
 	@$(BIN)/python -m tools.debian_package --check $(if $(SUITE),--suite $(SUITE))
+
+wheel: $(VENV)/.installed-dev ## as root: a wheel and a source archive of this tree -> dist/; looked at by twine, installed by pipx and used on a bare Debian
+	@deploy/dev/install-tools.sh debootstrap
+	@$(BIN)/python -m tools.wheel_package --check $(if $(SUITE),--suite $(SUITE))
 
 image: $(VENV)/.installed ## as root: an OCI image of this tree, made without a daemon -> dist/; unpacked, and started in a chroot
 	@deploy/dev/install-tools.sh debootstrap umoci

@@ -103,9 +103,10 @@ PARTS: Final = (
             "tools/bare.py",
             "tools/debian_package.py",
             "tools/container_image.py",
+            "tools/wheel_package.py",
         ),
         False,
-        (("tools.debian_package", "--check"), ("tools.container_image", "--check")),
+        (("tools.debian_package", "--check"), ("tools.container_image", "--check"), ("tools.wheel_package", "--check")),
     ),
     Part(
         "fresh",
