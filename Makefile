@@ -17,7 +17,7 @@ ALONE = $(BIN)/python -m tools.machine_lock "make $@"
 # What the installed package is made of besides its Python modules, which an editable install reads in place.
 PACKAGE := pyproject.toml setup.py $(wildcard bmq/hdfs/proto/*.proto) $(wildcard bmq/records/native/*.[ch])
 
-.PHONY: help run install plain tools jars check test campaign places durations steady stalls test-bare bench bench-hdfs bench-secure-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-security bench-queues bench-all config-page events-page dashboards conformance tools-table soak soak-cluster compaction etl plot simulate fresh mutants fuzz clean deb image wheel kubernetes-tools
+.PHONY: help run install plain tools jars check test campaign places durations steady stalls test-bare bench bench-hdfs bench-secure-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-security bench-queues bench-all config-page events-page dashboards conformance tools-table soak soak-cluster compaction etl plot simulate fresh mutants fuzz clean deb image wheel kubernetes-tools site
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
@@ -42,7 +42,7 @@ check: $(VENV)/.installed-dev ## lint, types, import contracts and unit tests; S
 test: $(VENV)/.installed-spark $(PLAIN)/.installed tools jars ## the gate of every change, after installing what it needs; STAGES="unit hurt" runs only these
 	@$(UNDER_TEST) $(BIN)/python tools/stages.py test $(STAGES)
 
-campaign: $(VENV)/.installed-spark $(VENV)/.installed-bench $(PLAIN)/.installed tools jars $(JARS)/grpc/.fetched $(if $(or $(if $(PARTS),,all),$(filter kubernetes,$(PARTS))),$(KUBERNETES)/.installed) ## the long, randomized tests: an hour; PARTS="soak kafka", SEED=n, RESUME=1; DUE=1 lists parts that are due
+campaign: $(VENV)/.installed-spark $(VENV)/.installed-bench $(VENV)/.installed-site $(PLAIN)/.installed tools jars $(JARS)/grpc/.fetched $(if $(or $(if $(PARTS),,all),$(filter kubernetes,$(PARTS))),$(KUBERNETES)/.installed) ## the long, randomized tests: an hour; PARTS="soak kafka", SEED=n, RESUME=1; DUE=1 lists parts that are due
 	@deploy/dev/install-tools.sh librdkafka npm nginx chromium
 	@$(UNDER_TEST) $(BIN)/python -m tools.campaign $(PARTS) $(if $(SEED),--seed $(SEED)) $(if $(RESUME),--resume) $(if $(DUE),--due)
 
@@ -132,6 +132,9 @@ tools-table: $(VENV)/.installed-dev tools $(JARS)/kafka/.fetched ## Kafka's comm
 deb: $(VENV)/.installed ## as root: a Debian package of this tree -> dist/; installed, used and removed on a bare Debian (SUITE=bookworm)
 	@deploy/dev/install-tools.sh debootstrap
 	@$(BIN)/python -m tools.debian_package --check $(if $(SUITE),--suite $(SUITE))
+
+site: $(VENV)/.installed-site ## the documents as a site with a search -> ./site; dead links fail
+	@$(BIN)/python -m tools.site
 
 kubernetes-tools: $(KUBERNETES)/.installed ## Helm, kubeconform and Kubernetes' schemas, for the tests of the chart: compiled by Go, some minutes
 
@@ -244,6 +247,11 @@ $(KUBERNETES)/.installed: pyproject.toml | $(VENV)/.installed-dev
 	@GOBIN="$(CURDIR)/$(KUBERNETES)/bin" $(BIN)/go install helm.sh/helm/v3/cmd/helm@v3.22.0
 	@GOBIN="$(CURDIR)/$(KUBERNETES)/bin" $(BIN)/go install github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0
 	@mkdir -p $(KUBERNETES) && touch $@ $(VENV)/.installed $(VENV)/.installed-dev
+
+$(VENV)/.installed-site: $(PACKAGE) | $(VENV)/.installed-dev
+	@echo "installing what the site is built with into $(VENV)"
+	@$(PIP) install --editable '.[dev,site]'
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-dev
 
 $(VENV)/.installed-fuzz: $(PACKAGE) | $(BIN)/python
 	@deploy/dev/install-tools.sh cc python-headers libkrb5

@@ -105,9 +105,16 @@ PARTS: Final = (
             "tools/debian_package.py",
             "tools/container_image.py",
             "tools/wheel_package.py",
+            "docs",
+            "mkdocs.yml",
         ),
         False,
-        (("tools.debian_package", "--check"), ("tools.container_image", "--check"), ("tools.wheel_package", "--check")),
+        (
+            ("tools.debian_package", "--check"),
+            ("tools.container_image", "--check"),
+            ("tools.wheel_package", "--check"),
+            ("tools.site",),
+        ),
     ),
     Part(
         "fresh",
