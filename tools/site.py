@@ -17,9 +17,12 @@ SITE: Final = REPOSITORY / "site"
 
 
 def main() -> int:
-    words = [sys.executable, "-m", "mkdocs", "--quiet", "build", "--strict", "--clean"]
-    built = subprocess.run(words, cwd=REPOSITORY, check=False, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
+    # Not --quiet: strict mode counts the warnings that are logged, and then there are none.
+    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--clean"]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    built = subprocess.run(words, cwd=REPOSITORY, check=False, env=environment, capture_output=True, text=True)
     if built.returncode != 0:
+        print("\n".join(line for line in built.stderr.splitlines() if not line.startswith("INFO")))
         return built.returncode
     pages = sorted(SITE.rglob("*.html"))
     foreign = {(str(page.relative_to(SITE)), found) for page in pages for found in foreign_assets(page.read_text())}
