@@ -192,7 +192,7 @@ fuzz: $(VENV)/.installed-fuzz ## fuzz every decoder that faces a network, and th
 	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(addprefix --target ,$(TARGETS))
 
 clean: ## remove all made files, except ./data
-	rm -rf $(VENV) $(PLAIN) .cache build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(PLAIN) .cache build site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is newer than these files once what it names is installed, so that a second run has nothing to do.
