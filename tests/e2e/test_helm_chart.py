@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from testing.patience import Patience
 from testing.processes import REPOSITORY
 from tests.support.rendered_chart import container_of, of_kind, only, plain_environment, problems
 from tests.unit.deploy.chart_values import CHART, EXAMPLES
@@ -26,7 +27,9 @@ OPEN: Final = CHART / "ci" / "open-values.yaml"
 
 
 def helm(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(PROGRAMS / "helm"), *words], capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(
+        [str(PROGRAMS / "helm"), *words], capture_output=True, text=True, check=False, timeout=Patience(60).limit_s
+    )
 
 
 def rendered(values: Path, *options: str) -> str:
@@ -53,7 +56,7 @@ def judged(text: str, version: str) -> subprocess.CompletedProcess[str]:
         *(str(PROGRAMS / "kubeconform"), "-strict", "-summary", "-verbose", "-schema-location", place),
         *("-kubernetes-version", version, "-skip", NOT_OF_KUBERNETES, "-"),
     ]
-    return subprocess.run(words, input=text, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(words, input=text, capture_output=True, text=True, check=False, timeout=Patience(60).limit_s)
 
 
 @pytest.mark.parametrize("values", EXAMPLES, ids=lambda path: path.stem)
@@ -107,7 +110,9 @@ def test_a_pod_gets_settings_that_the_node_takes(monkeypatch: pytest.MonkeyPatch
         **plain_environment(found, "bmq-2", "prod", "10.1.2.3"),
         "PATH": f"{tmp_path}:/usr/bin:/bin",
     }
-    done = subprocess.run(["/bin/sh", script], env=environment, capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run(
+        ["/bin/sh", script], env=environment, capture_output=True, text=True, check=True, timeout=Patience(30).limit_s
+    )
     given = dict(line.split("=", 1) for line in done.stdout.splitlines())
     own = {name: value for name, value in given.items() if name.startswith("BMQ_")}
     settings = started_with(monkeypatch, own, is_node=True, file=file)
