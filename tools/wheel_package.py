@@ -40,7 +40,7 @@ kill -TERM $server
 wait $server
 trap - EXIT
 pipx uninstall bmq
-! command -v bmq
+test ! -e "$HOME/.local/bin/bmq"
 echo 'the wheel passed'
 """
 
