@@ -7,6 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 JARS := .cache/jars
+KUBERNETES := .cache/kubernetes
 # What users install: a wheel built from this tree, without extras. The servers under test are started from it.
 PLAIN := .venv-plain
 UNDER_TEST := BMQ_UNDER_TEST=$(CURDIR)/$(PLAIN)/bin/bmq
@@ -16,7 +17,7 @@ ALONE = $(BIN)/python -m tools.machine_lock "make $@"
 # What the installed package is made of besides its Python modules, which an editable install reads in place.
 PACKAGE := pyproject.toml setup.py $(wildcard bmq/hdfs/proto/*.proto) $(wildcard bmq/records/native/*.[ch])
 
-.PHONY: help run install plain tools jars check test campaign places durations steady stalls test-bare bench bench-hdfs bench-secure-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-security bench-queues bench-all config-page events-page dashboards conformance tools-table soak soak-cluster compaction etl plot simulate fresh mutants fuzz clean deb image
+.PHONY: help run install plain tools jars check test campaign places durations steady stalls test-bare bench bench-hdfs bench-secure-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-security bench-queues bench-all config-page events-page dashboards conformance tools-table soak soak-cluster compaction etl plot simulate fresh mutants fuzz clean deb image wheel kubernetes-tools site
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
@@ -41,7 +42,7 @@ check: $(VENV)/.installed-dev ## lint, types, import contracts and unit tests; S
 test: $(VENV)/.installed-spark $(PLAIN)/.installed tools jars ## the gate of every change, after installing what it needs; STAGES="unit hurt" runs only these
 	@$(UNDER_TEST) $(BIN)/python tools/stages.py test $(STAGES)
 
-campaign: $(VENV)/.installed-spark $(VENV)/.installed-bench $(PLAIN)/.installed tools jars $(JARS)/grpc/.fetched ## the long, randomized tests: an hour; PARTS="soak kafka", SEED=n, RESUME=1; DUE=1 lists parts that are due
+campaign: $(VENV)/.installed-spark $(VENV)/.installed-bench $(VENV)/.installed-site $(PLAIN)/.installed tools jars $(JARS)/grpc/.fetched $(if $(or $(if $(PARTS),,all),$(filter kubernetes,$(PARTS))),$(KUBERNETES)/.installed) ## the long, randomized tests: an hour; PARTS="soak kafka", SEED=n, RESUME=1; DUE=1 lists parts that are due
 	@deploy/dev/install-tools.sh librdkafka npm nginx chromium
 	@$(UNDER_TEST) $(BIN)/python -m tools.campaign $(PARTS) $(if $(SEED),--seed $(SEED)) $(if $(RESUME),--resume) $(if $(DUE),--due)
 
@@ -132,6 +133,15 @@ deb: $(VENV)/.installed ## as root: a Debian package of this tree -> dist/; inst
 	@deploy/dev/install-tools.sh debootstrap
 	@$(BIN)/python -m tools.debian_package --check $(if $(SUITE),--suite $(SUITE))
 
+site: $(VENV)/.installed-site ## the documents as a site with a search -> ./site; dead links fail
+	@$(BIN)/python -m tools.site
+
+kubernetes-tools: $(KUBERNETES)/.installed ## Helm, kubeconform and Kubernetes' schemas, for the tests of the chart: compiled by Go, some minutes
+
+wheel: $(VENV)/.installed-dev ## as root: a wheel and a source archive of this tree -> dist/; looked at by twine, installed by pipx and used on a bare Debian
+	@deploy/dev/install-tools.sh debootstrap
+	@$(BIN)/python -m tools.wheel_package --check $(if $(SUITE),--suite $(SUITE))
+
 image: $(VENV)/.installed ## as root: an OCI image of this tree, made without a daemon -> dist/; unpacked, and started in a chroot
 	@deploy/dev/install-tools.sh debootstrap umoci
 	@$(BIN)/python -m tools.container_image --check $(if $(SUITE),--suite $(SUITE))
@@ -182,7 +192,7 @@ fuzz: $(VENV)/.installed-fuzz ## fuzz every decoder that faces a network, and th
 	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(addprefix --target ,$(TARGETS))
 
 clean: ## remove all made files, except ./data
-	rm -rf $(VENV) $(PLAIN) .cache build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(PLAIN) .cache build site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is newer than these files once what it names is installed, so that a second run has nothing to do.
@@ -228,6 +238,19 @@ $(VENV)/.installed-spark: $(PACKAGE) | $(BIN)/python
 	@deploy/dev/install-tools.sh cc python-headers libkrb5
 	@echo "installing bmq, its development tools, PySpark and a notebook's kernel into $(VENV)"
 	@$(PIP) install --editable '.[dev,spark,notebook]'
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-dev
+
+# Of one version each, as the tests of the chart were written with.
+$(KUBERNETES)/.installed: pyproject.toml | $(VENV)/.installed-dev
+	@echo "compiling Helm and kubeconform into $(KUBERNETES)/bin"
+	@$(PIP) install --editable '.[dev,kubernetes]'
+	@GOBIN="$(CURDIR)/$(KUBERNETES)/bin" $(BIN)/go install helm.sh/helm/v3/cmd/helm@v3.22.0
+	@GOBIN="$(CURDIR)/$(KUBERNETES)/bin" $(BIN)/go install github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0
+	@mkdir -p $(KUBERNETES) && touch $@ $(VENV)/.installed $(VENV)/.installed-dev
+
+$(VENV)/.installed-site: $(PACKAGE) | $(VENV)/.installed-dev
+	@echo "installing what the site is built with into $(VENV)"
+	@$(PIP) install --editable '.[dev,site]'
 	@touch $@ $(VENV)/.installed $(VENV)/.installed-dev
 
 $(VENV)/.installed-fuzz: $(PACKAGE) | $(BIN)/python

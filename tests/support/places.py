@@ -32,6 +32,7 @@ PARTS: Final = (
     "spark-cluster",
     "cluster",
     "browser",
+    "kubernetes",
 )
 CAMPAIGN: Final = "campaign"
 PLACES: Final = (*STAGES, *(f"{CAMPAIGN}:{part}" for part in PARTS))
