@@ -10,14 +10,29 @@ import json
 import sys
 import traceback
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from bmq.spark.tables.columns import changes_properties
 from bmq.spark.tables.iceberg import Catalog
-from tests.support.iceberg_contract import CONTRACT, DisturbedTable
+from bmq.table_definitions.definition import TableDefinition
+from tests.support.iceberg_contract import CHANGES_CONTRACT, CONTRACT, PARTS_CONTRACT, TIME, DisturbedTable
 
-COLUMNS = {"id": "bigint"}
+COLUMNS = {"id": "bigint", TIME: "timestamp"}
+CHANGING = TableDefinition.model_validate(
+    {
+        "name": "t",
+        "topic": "orders",
+        "format": "json",
+        "fields": [{"name": "id", "type": "long"}],
+        "changes": {"key": ["id"]},
+    }
+)
+
+
+MOMENT = datetime(2026, 11, 29, 12, tzinfo=UTC)
 
 
 class Data:
@@ -35,20 +50,31 @@ class Data:
 class IcebergWorld:
     """A new table, and Iceberg's procedures for what other engines do."""
 
-    def __init__(self, spark: SparkSession, catalog: Catalog, name: str) -> None:
+    def __init__(self, spark: SparkSession, catalog: Catalog, name: str, *, is_changing: bool = False) -> None:
         self._spark, self._catalog, self._name = spark, catalog, name
         self._numbers = itertools.count()
         self._identifier = self.table().identifier
-        self.table().ensure(COLUMNS, "orders")
+        self.table().ensure(COLUMNS, "orders", properties=changes_properties(CHANGING) if is_changing else {})
 
     def table(self) -> DisturbedTable:
         return DisturbedTable(self._spark, self._catalog, self._name, "orders")
 
     def _frame(self, rows: int) -> DataFrame:
-        return self._spark.createDataFrame([(next(self._numbers),) for _ in range(rows)], "id bigint").coalesce(1)
+        return self._spark.createDataFrame(
+            [(next(self._numbers), MOMENT) for _ in range(rows)], f"id bigint, {TIME} timestamp"
+        ).coalesce(1)
 
     def data(self, rows: int, before_append: Callable[[], object] = lambda: None) -> Any:
         return Data(self._frame(rows), before_append)
+
+    def changes(self, rows: int) -> tuple[Any, str]:
+        """All present rows are written anew beside the new ones."""
+        self._spark.table(self._identifier).unionByName(self._frame(rows)).createOrReplaceTempView("changes")
+        return self._spark, (
+            f"MERGE INTO {self._identifier} AS t USING changes AS s ON t.id = s.id "
+            f"WHEN MATCHED THEN UPDATE SET {TIME} = s.{TIME} "
+            f"WHEN NOT MATCHED THEN INSERT (id, {TIME}) VALUES (s.id, s.{TIME})"
+        )
 
     def append(self, rows: int) -> None:
         self._frame(rows).writeTo(self._identifier).append()
@@ -90,7 +116,10 @@ def main() -> None:
     catalog.configure(spark)
     found = {
         check.__name__: failure(check, IcebergWorld(spark, catalog, f"t{number}"))
-        for number, check in enumerate(CONTRACT)
+        for number, check in enumerate((*CONTRACT, *PARTS_CONTRACT))
+    } | {
+        check.__name__: failure(check, IcebergWorld(spark, catalog, f"c{number}", is_changing=True))
+        for number, check in enumerate(CHANGES_CONTRACT)
     }
     sys.stdout.write(f"{json.dumps(found)}\n")
 
