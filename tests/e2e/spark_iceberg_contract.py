@@ -1,6 +1,6 @@
 """The contract of commits on Iceberg itself, in one Spark session; prints one JSON line: check -> how it failed, or "".
 
-python -m tests.e2e.spark_iceberg_contract DIRECTORY
+python -m tests.e2e.spark_iceberg_contract DIRECTORY [KEY=VALUE …]     # options of a catalog; without them one in DIRECTORY
 """
 
 from __future__ import annotations
@@ -112,7 +112,8 @@ def failure(check: Callable[[Any], None], world: IcebergWorld) -> str:
 
 def main() -> None:
     spark = SparkSession.builder.appName("iceberg contract").getOrCreate()
-    catalog = Catalog.in_warehouse(f"{sys.argv[1]}/warehouse")
+    options = dict(pair.split("=", 1) for pair in sys.argv[2:])
+    catalog = Catalog("bmq", "tables", options) if options else Catalog.in_warehouse(f"{sys.argv[1]}/warehouse")
     catalog.configure(spark)
     found = {
         check.__name__: failure(check, IcebergWorld(spark, catalog, f"t{number}"))
