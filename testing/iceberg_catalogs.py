@@ -20,7 +20,15 @@ START_S: Final = 120.0
 _HEAP: Final = "-Xmx400M"
 _METASTORE: Final = "org.apache.hadoop.hive.metastore.HiveMetaStore"
 _REST_SERVER: Final = "org.apache.iceberg.rest.RESTCatalogServer"
-_OPENED: Final = ("java.lang", "java.lang.reflect", "java.net", "java.nio", "java.util", "java.util.concurrent", "sun.nio.ch")
+_OPENED: Final = (
+    "java.lang",
+    "java.lang.reflect",
+    "java.net",
+    "java.nio",
+    "java.util",
+    "java.util.concurrent",
+    "sun.nio.ch",
+)
 """Packages of java.base that Hive reaches into."""
 _METASTORE_SETTINGS: Final[Mapping[str, str]] = {
     "javax.jdo.option.ConnectionURL": "jdbc:derby:memory:metastore;create=true",

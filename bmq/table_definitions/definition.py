@@ -38,7 +38,16 @@ from bmq.protocol.errors import BmqError
 from bmq.table_definitions.avro_schema import AvroSchema, SchemaRefused
 from bmq.table_definitions.column_types import ColumnType
 from bmq.table_definitions.index_layout import IndexLayout, layout_fault
-from bmq.table_definitions.row_changes import RowChanges, changes_fault, value_fields
+from bmq.table_definitions.row_changes import (
+    AFTER,
+    BEFORE,
+    OPERATION,
+    OPERATION_NAME,
+    RowChanges,
+    before_name,
+    changes_fault,
+    has_tombstones,
+)
 
 DEFINITION_BYTES_MAX: Final = 256 * 1024
 FIELDS_MAX: Final = 1_000
@@ -334,8 +343,29 @@ class TableDefinition(_Part):
 
     @property
     def value_fields(self) -> tuple[TableField, ...]:
-        """What is read from a record's value, with whole paths: the fields of this source, or those of an envelope."""
-        return value_fields(self.fields, self.changes)
+        """What is read from a record's value: the fields with whole paths.
+
+        Of an envelope these are the fields of the row afterwards, those of the key before, and the operation.
+        """
+        of_value = tuple(each for each in self.fields if each.source is Source.VALUE)
+        changes = self.changes
+        if changes is None or not changes.has_envelope:
+            return of_value
+
+        def moved(field: TableField, name: str, *steps: str) -> TableField:
+            return field.model_copy(update={"name": name, "path": changes.within(*steps)})
+
+        after = (moved(each, each.name, AFTER, *each.steps) for each in of_value)
+        keys = (each for each in of_value if each.name in changes.key)
+        before = (moved(each, before_name(each.name), BEFORE, *each.steps) for each in keys)
+        return (*after, *before, moved(TableField(name="op", type="string"), OPERATION_NAME, OPERATION))
+
+    @property
+    def has_tombstones(self) -> bool:
+        """Whether a record without a value deletes the row of its key."""
+        return self.changes is not None and has_tombstones(
+            self.changes, {each.name: each.source.value for each in self.fields}
+        )
 
     def is_required(self, field: TableField) -> bool:
         """Whether a record without the field does not fit: it is required, or part of the key."""

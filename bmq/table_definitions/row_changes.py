@@ -6,14 +6,11 @@ form for users.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
-
-if TYPE_CHECKING:
-    from bmq.table_definitions.definition import TableField
 
 KEY_FIELDS_MAX: Final = 16
 _ENVELOPE_STEPS_MAX: Final = 8
@@ -59,6 +56,14 @@ class RowChanges(BaseModel):
         Field(max_length=_ENVELOPE_STEPS_MAX, description="A text with dots, or a list of names"),
     ] = ()
 
+    @property
+    def has_envelope(self) -> bool:
+        return self.mode is ChangeMode.DEBEZIUM
+
+    def within(self, *steps: str) -> tuple[str, ...]:
+        """A path in the value out of one in the envelope."""
+        return (*self.envelope, *steps)
+
     def __str__(self) -> str:
         return f"{self.mode.value} by {', '.join(self.key)}"
 
@@ -80,39 +85,11 @@ def changes_fault(changes: RowChanges, types: Mapping[str, str], value_format: s
     return None
 
 
-def value_fields(fields: Iterable[TableField], changes: RowChanges | None) -> tuple[TableField, ...]:
-    """What is read from a record's value: the fields with their whole paths.
-
-    Of an envelope these are the fields of the row afterwards, those of the key before, and the operation.
-    """
-    of_value = tuple(each for each in fields if each.source.value == VALUE)
-    if changes is None or changes.mode is not ChangeMode.DEBEZIUM:
-        return of_value
-    after = tuple(_moved(each, each.name, (*changes.envelope, AFTER, *each.steps)) for each in of_value)
-    before = tuple(
-        _moved(each, before_name(each.name), (*changes.envelope, BEFORE, *each.steps))
-        for each in of_value
-        if each.name in changes.key
-    )
-    return (*after, *before, _operation(changes))
-
-
 def before_name(name: str) -> str:
     """The name of a key's field in the row before; no column has such a name."""
     return f"{BEFORE}.{name}"
 
 
-def has_tombstones(fields: Iterable[TableField], changes: RowChanges) -> bool:
-    """Whether a record without a value names the row that it deletes: nothing of its key is in the value."""
-    sources = {each.name: each.source.value for each in fields}
+def has_tombstones(changes: RowChanges, sources: Mapping[str, str]) -> bool:
+    """Whether a record without a value names the row that it deletes: nothing of its key is in the value. `sources`: of fields."""
     return changes.mode is ChangeMode.UPSERT and all(sources[name] != VALUE for name in changes.key)
-
-
-def _operation(changes: RowChanges) -> TableField:
-    from bmq.table_definitions.definition import TableField
-
-    return _moved(TableField(name="op", type="string"), OPERATION_NAME, (*changes.envelope, OPERATION))
-
-
-def _moved(field: TableField, name: str, path: tuple[str, ...]) -> TableField:
-    return field.model_copy(update={"name": name, "path": path})

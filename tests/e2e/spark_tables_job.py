@@ -306,6 +306,8 @@ class Steps:
             "avro_times": self.avro_times(),
             "protobuf": self.protobuf_values(),
             "raw": self.raw(),
+            "upserts": self.upserts(),
+            "envelopes": self.envelopes(),
         }
 
     # --- formats
@@ -457,6 +459,56 @@ class Steps:
         )
         return self.decode(definition, [b"x", None, b"\xff"])
 
+    def upserts(self) -> list[list[Any]]:
+        """By the record's key, which a record without a value has too; and by a field of the value."""
+        fields = [{"name": "key", "type": "string", "source": "key"}, {"name": "id", "type": "long", "required": True}]
+        form = {"name": "t", "topic": "t", "format": "json", "fields": fields}
+        by_key = TableDefinition.model_validate({**form, "changes": {"key": ["key"]}})
+        by_value = TableDefinition.model_validate({**form, "changes": {"key": ["id"]}})
+        values: list[bytes | None] = [b'{"id":1}', None, b"no", b'{"id":"x"}', b"{}", b"null"]
+        return [*self.decode(by_key, values), *self.decode(by_value, values[:2])]
+
+    def envelopes(self) -> list[list[Any]]:
+        fields = [{"name": "id", "type": "long"}, {"name": "city", "type": "string"}]
+        changes = {"key": ["id"], "mode": "debezium"}
+        form = {"name": "t", "topic": "t", "fields": fields, "changes": changes}
+        values: list[bytes | None] = [
+            b'{"op":"c","before":null,"after":{"id":1,"city":"Bern"},"source":{"db":"shop"},"ts_ms":1}',
+            b'{"op":"u","before":{"id":1,"city":"Bern"},"after":{"id":1}}',
+            b'{"op":"r","after":{"id":2,"city":"Ulm"}}',
+            b'{"op":"d","before":{"id":1,"city":"Bern"},"after":null}',
+            None,
+            b'{"op":"t"}',
+            b'{"after":{"id":1}}',
+            b'{"op":"d","before":null}',
+            b'{"op":"c","after":null}',
+            b'{"op":"c","after":{"id":"x"}}',
+            b'{"op":"d","before":{"id":"x"}}',
+            b"no",
+        ]
+        row = {
+            "type": "record",
+            "name": "Row",
+            "fields": [{"name": "id", "type": "long"}, {"name": "city", "type": ["null", "string"]}],
+        }
+        envelope = {
+            "type": "record",
+            "name": "Envelope",
+            "fields": [
+                {"name": "before", "type": ["null", row]},
+                {"name": "after", "type": ["null", "Row"]},
+                {"name": "op", "type": "string"},
+            ],
+        }
+        by_avro = {**form, "format": "avro", "avro": {"writer_schema": envelope}}
+        return [
+            *self.decode(TableDefinition.model_validate({**form, "format": "json"}), values),
+            *self.decode(
+                TableDefinition.model_validate(by_avro),
+                [b"\x00\x02\x0e\x02\x04hi\x02c", b"\x02\x0e\x00\x00\x02d", b"\x00\x00\x02c", None],
+            ),
+        ]
+
     def decode(self, definition: TableDefinition, values: list[bytes | None]) -> list[list[Any]]:
         """Of each value its row, or the reason why it has none."""
         headers = [Row(key="trace", value=b"a"), Row(key="trace", value=b"b")]
@@ -466,7 +518,8 @@ class Steps:
         names = [name for name in table_columns(definition) if not name.startswith("_bmq")]
         by_offset: dict[int, list[Any]] = {}
         for row in fitting_rows(found, [*names, "_bmq_offset"]).collect():
-            by_offset[row["_bmq_offset"]] = [_plain(row[name]) for name in names]
+            change = [] if definition.changes is None else [row["_bmq_change"]]
+            by_offset[row["_bmq_offset"]] = [*change, *(_plain(row[name]) for name in names)]
         for row in misfit_rows(found).collect():
             assert row["offset"] not in by_offset
             by_offset[row["offset"]] = [row["reason"]]

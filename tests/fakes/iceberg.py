@@ -18,9 +18,16 @@ from bmq.spark.tables.iceberg import Catalog, IcebergTable
 _PACKAGE = "org.apache.iceberg.exceptions"
 
 
-def java_error(name: str) -> Py4JJavaError:
-    exception = SimpleNamespace(_target_id="o1", getClass=lambda: SimpleNamespace(getName=lambda: f"{_PACKAGE}.{name}"))
-    return Py4JJavaError(name, exception)
+def java_error(name: str, *, wrapped_in: str = "") -> Py4JJavaError:
+    """`wrapped_in`: the class of an exception that has it as its cause."""
+    cause = _exception(f"{_PACKAGE}.{name}", None)
+    return Py4JJavaError(name, _exception(wrapped_in, cause) if wrapped_in else cause)
+
+
+def _exception(name: str, cause: Any) -> Any:
+    return SimpleNamespace(
+        _target_id="o1", getClass=lambda: SimpleNamespace(getName=lambda: name), getCause=lambda: cause
+    )
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,6 @@ from bmq.table_definitions.row_changes import (
     UPDATING_OPERATIONS,
     ChangeMode,
     before_name,
-    has_tombstones,
 )
 
 RECORD_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
@@ -131,7 +130,7 @@ def _content(definition: TableDefinition, values: _Values) -> _Content:
         return _Content(columns, F.coalesce(values.reason, *of_row), None)
     if changes.mode is ChangeMode.DEBEZIUM:
         return _envelope(definition, values, columns, of_row)
-    is_tombstone = F.col("value").isNull() if has_tombstones(definition.fields, changes) else F.lit(False)
+    is_tombstone = F.col("value").isNull() if definition.has_tombstones else F.lit(False)
     of_key = reasons([field for field in definition.fields if field.name in changes.key])
     reason = F.when(is_tombstone, F.coalesce(*of_key)).otherwise(F.coalesce(values.reason, *of_row))
     change = F.when(is_tombstone, Change.DELETE.value).otherwise(Change.UPSERT.value)

@@ -34,6 +34,7 @@ _CATALOG_CLASS: Final = "org.apache.iceberg.spark.SparkCatalog"
 _VALIDATION_FAILED: Final = "org.apache.iceberg.exceptions.ValidationException"
 _METADATA_MOVED: Final = "org.apache.iceberg.exceptions.CommitFailedException"
 _CONFLICTS: Final = frozenset({_VALIDATION_FAILED, _METADATA_MOVED})
+_CAUSES_MAX: Final = 20
 _SCHEMA_ATTEMPTS_MAX: Final = 20
 _COMMIT_ATTEMPTS_MAX: Final = 20
 """Tries of one commit while others, such as merges, change the metadata."""
@@ -241,7 +242,7 @@ class IcebergTable:
         try:
             staged = self._staged(session, merge)
         except Py4JJavaError as error:
-            if _class_of(error) in _CONFLICTS:
+            if _is_conflict(error):
                 raise CommitConflict(f"table {self.name} was changed while a batch was merged into it") from error
             raise
         snapshot = self._load().snapshot(staged.snapshot_id)
@@ -406,6 +407,18 @@ class IcebergTable:
 
 def _jvm(spark: SparkSession) -> Any:
     return spark._jvm
+
+
+def _is_conflict(error: Py4JJavaError) -> bool:
+    """Whether Iceberg refused a commit, also one that Spark made, which wraps the exception."""
+    exception = error.java_exception
+    for _ in range(_CAUSES_MAX):
+        if exception is None:
+            break
+        if str(exception.getClass().getName()) in _CONFLICTS:
+            return True
+        exception = exception.getCause()
+    return False
 
 
 def _changes_words(changes: str | None) -> str:

@@ -9,7 +9,6 @@ import pytest
 
 from bmq.table_definitions.definition import InvalidDefinition, TableDefinition
 from bmq.table_definitions.evolution import AlterationRefused, alterations
-from bmq.table_definitions.row_changes import has_tombstones
 from tests.unit.table_definitions.definitions import definition
 
 pytestmark = pytest.mark.unit
@@ -67,9 +66,8 @@ def test_a_record_without_a_value_deletes_only_where_it_has_the_key() -> None:
         (["key", "id"], "upsert", False),
         (["key"], "debezium", False),
     ):
-        found = table(key=key, mode=mode)
-        assert found.changes is not None
-        assert has_tombstones(found.fields, found.changes) is expected, (key, mode)
+        assert table(key=key, mode=mode).has_tombstones is expected, (key, mode)
+    assert not definition().has_tombstones
 
 
 @pytest.mark.parametrize(

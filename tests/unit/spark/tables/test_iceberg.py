@@ -8,11 +8,12 @@ from typing import Any, cast
 import pytest
 
 pytest.importorskip("pyspark")
+from py4j.protocol import Py4JJavaError
 
 from bmq.spark.tables.errors import CommitConflict, TableMismatch
 from bmq.spark.tables.snapshot_chain import AncestorSnapshot, check_chain, check_staging
 from bmq.spark.tables.table_offsets import TableOffsets
-from tests.fakes.iceberg import FakeIceberg, FakeRows, FakeSession, fake_table
+from tests.fakes.iceberg import FakeIceberg, FakeRows, FakeSession, fake_table, java_error
 from tests.support.iceberg_contract import (
     CHANGES_CONTRACT,
     CONTRACT,
@@ -60,6 +61,26 @@ def test_a_table_that_others_keep_changing_is_given_up() -> None:
     with pytest.raises(CommitConflict, match="others keep changing it"):
         write(world, table, 5)
     assert world.rows() == 20 and not world.metadata.tags
+
+
+@pytest.mark.parametrize("wrapped_in", ["", "org.apache.spark.SparkException"])
+def test_a_merge_that_iceberg_refuses_is_tried_again(wrapped_in: str) -> None:
+    world = FakeWorld()
+    table, _ = written(world)
+    session = FakeSession(world, 5)
+
+    def refused(error: str) -> None:
+        def sql(statement: str) -> None:
+            raise java_error(error, wrapped_in=wrapped_in)
+
+        session.sql = sql  # type: ignore[method-assign,assignment]
+        table.stage_merge(cast(Any, session), "MERGE")
+
+    with pytest.raises(CommitConflict, match="while a batch was merged into it"):
+        refused("ValidationException")
+    with pytest.raises(Py4JJavaError):
+        refused("NoSuchTableException")
+    assert world.rows() == 20
 
 
 def tied(snapshot_id: int | None) -> TableOffsets:
