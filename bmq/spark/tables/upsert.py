@@ -11,12 +11,13 @@ statements are SQL that other engines take as well, apart from the quotes of nam
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from bmq.spark.tables.columns import OFFSET_COLUMN, PARTITION_COLUMN, quoted
+from bmq.spark.tables.columns import OFFSET_COLUMN, PARTITION_COLUMN, quoted, spark_type
+from bmq.table_definitions.column_types import precision_and_scale
 
 CHANGE_COLUMN: Final = "_bmq_change"
 RECORDS_COLUMN: Final = "_bmq_records"
@@ -24,6 +25,7 @@ RECORDS_COLUMN: Final = "_bmq_records"
 LOWEST_COLUMN: Final = "_bmq_lowest"
 HIGHEST_COLUMN: Final = "_bmq_highest"
 """Least and greatest partition of the batch's records of a key."""
+_RANGED: Final = ("int", "long", "date", "timestamp")
 _RANK_COLUMN: Final = "_bmq_rank"
 _MOVED_BEGIN: Final = "_bmq_moved"
 _MOVED_END: Final = "_bmq_moved_end"
@@ -42,13 +44,14 @@ class Change(StrEnum):
 @dataclass(frozen=True, slots=True)
 class BatchSummary:
     """`records`: all of the batch that fit. `upserts`, `deletes`: keys whose last record does that. `moved`: a key whose records
-    are in several partitions, as text.
+    are in several partitions, as text. `bounds`: of fields of the key the least and the greatest value, as text.
     """
 
     records: int
     upserts: int
     deletes: int
     moved: str | None
+    bounds: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 def last_records_query(source: str, key: Sequence[str]) -> str:
@@ -65,36 +68,63 @@ def last_records_query(source: str, key: Sequence[str]) -> str:
     )
 
 
-def summary_query(last_records: str, key: Sequence[str]) -> str:
-    """One row: records, upserts, deletes, and a key in several partitions."""
+def ranged_fields(key: Mapping[str, str]) -> list[str]:
+    """Fields of a key, given with their types, whose least and greatest values spare reading files: numbers and times."""
+    return [name for name, kind in key.items() if kind in _RANGED or precision_and_scale(kind) is not None]
+
+
+def summary_query(last_records: str, key: Mapping[str, str]) -> str:
+    """One row: records, upserts, deletes, a key in several partitions, and the bounds. `key`: fields with their types."""
     change = quoted(CHANGE_COLUMN)
 
     def count(change_value: Change) -> str:
         return f"COALESCE(SUM(CASE WHEN {change} = '{change_value}' THEN 1 ELSE 0 END), 0)"
 
     is_moved = f"{change} <> '{Change.NOTHING}' AND {quoted(LOWEST_COLUMN)} <> {quoted(HIGHEST_COLUMN)}"
+    bounds = [f"CAST({way}({quoted(name)}) AS STRING)" for name in ranged_fields(key) for way in ("MIN", "MAX")]
     return (
         f"SELECT COALESCE(SUM({quoted(RECORDS_COLUMN)}), 0), {count(Change.UPSERT)}, {count(Change.DELETE)}, "
-        f"MIN(CASE WHEN {is_moved} THEN {_key_text(key)} END) FROM {last_records}"
+        f"{', '.join([f'MIN(CASE WHEN {is_moved} THEN {_key_text(list(key))} END)', *bounds])} FROM {last_records}"
     )
 
 
-def batch_summary(row: Sequence[Any]) -> BatchSummary:
+def batch_summary(row: Sequence[Any], key: Mapping[str, str]) -> BatchSummary:
     """The result of `summary_query`."""
-    records, upserts, deletes, moved = row
-    return BatchSummary(int(records), int(upserts), int(deletes), None if moved is None else str(moved))
+    records, upserts, deletes, moved, *bounds = row
+    pairs = zip(ranged_fields(key), zip(bounds[::2], bounds[1::2], strict=True), strict=True)
+    return BatchSummary(
+        int(records),
+        int(upserts),
+        int(deletes),
+        None if moved is None else str(moved),
+        {name: (str(least), str(greatest)) for name, (least, greatest) in pairs if least is not None},
+    )
 
 
-def merge_statement(table: str, last_records: str, key: Sequence[str], columns: Sequence[str]) -> str:
-    """Merge the last records into the table. `table`: its whole identifier; `columns`: all of the table's.
+def merge_statement(
+    table: str,
+    last_records: str,
+    key: Mapping[str, str],
+    columns: Sequence[str],
+    bounds: Mapping[str, tuple[str, str]],
+) -> str:
+    """Merge the last records into the table. `table`: its whole identifier; `key`: fields with their types; `columns`: all of the
+    table's; `bounds`: of the batch, so that files without its keys are not read.
 
     It fails with a text for `moved_key` when the row of a key was written by a record of another partition.
     """
-    on = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in key)
+    conditions = [f"t.{quoted(name)} = s.{quoted(name)}" for name in key]
+    for name, (least, greatest) in bounds.items():
+        kind = spark_type(key[name])
+        conditions += [
+            f"t.{quoted(name)} >= CAST('{least}' AS {kind})",
+            f"t.{quoted(name)} <= CAST('{greatest}' AS {kind})",
+        ]
+    on = " AND ".join(conditions)
     partition = quoted(PARTITION_COLUMN)
     moved = (
         f"CONCAT('{_MOVED_BEGIN} ', CAST(t.{partition} AS STRING), ' ', CAST(s.{partition} AS STRING), ' ', "
-        f"{_key_text(key, 's.')}, ' {_MOVED_END}')"
+        f"{_key_text(list(key), 's.')}, ' {_MOVED_END}')"
     )
     is_moved = f"t.{partition} <> s.{partition}"
     change = f"s.{quoted(CHANGE_COLUMN)}"

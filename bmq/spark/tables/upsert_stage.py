@@ -32,19 +32,21 @@ def stage_last_records(
     CommitConflict.
     """
     assert definition.changes is not None
-    key, session = definition.changes.key, records.sparkSession
+    types = {each.name: each.type for each in definition.fields}
+    key, session = {name: types[name] for name in definition.changes.key}, records.sparkSession
     number = uuid.uuid4().hex
     all_records, last_records = f"bmq_records_{number}", f"bmq_last_records_{number}"
     records.createOrReplaceTempView(all_records)
-    last = session.sql(last_records_query(all_records, key)).persist()
+    last = session.sql(last_records_query(all_records, list(key))).persist()
     try:
         last.createOrReplaceTempView(last_records)
-        summary = batch_summary(session.sql(summary_query(last_records, key)).collect()[0])
+        summary = batch_summary(session.sql(summary_query(last_records, key)).collect()[0], key)
         if summary.moved is not None:
             raise RecordsRefused(moved_sentence(summary.moved, definition.topic, definition.name))
         columns = [name for name in records.columns if name != CHANGE_COLUMN]
         try:
-            staged = table.stage_merge(session, merge_statement(table.identifier, last_records, key, columns))
+            statement = merge_statement(table.identifier, last_records, key, columns, summary.bounds)
+            staged = table.stage_merge(session, statement)
         except (Py4JJavaError, PySparkException) as error:
             sentence = moved_key(str(error), definition.topic, definition.name)
             if sentence is None:

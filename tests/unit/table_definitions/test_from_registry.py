@@ -130,8 +130,11 @@ def test_a_refresh_adds_columns_and_ids_and_keeps_the_rest() -> None:
 
 
 def test_an_envelope_gives_the_columns_of_its_row() -> None:
-    row = {**ORDER, "name": "Value"}
-    fields = [{"name": "before", "type": ["null", row]}, {"name": "after", "type": ["null", "shop.Value"]}]
+    row: dict[str, Any] = {**ORDER, "name": "Value"}
+    fields: list[dict[str, Any]] = [
+        {"name": "before", "type": ["null", row]},
+        {"name": "after", "type": ["null", "shop.Value"]},
+    ]
     envelope = {"type": "record", "name": "Envelope", "fields": [*fields, {"name": "op", "type": "string"}]}
     changes = {"key": ["id"], "mode": "debezium"}
     defined = define_table("orders", "o", "s", [avro(1, envelope)], changes)

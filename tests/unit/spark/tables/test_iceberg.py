@@ -73,7 +73,7 @@ def test_a_merge_that_iceberg_refuses_is_tried_again(wrapped_in: str) -> None:
         def sql(statement: str) -> None:
             raise java_error(error, wrapped_in=wrapped_in)
 
-        session.sql = sql  # type: ignore[method-assign,assignment]
+        session.sql = sql  # type: ignore[method-assign]
         table.stage_merge(cast(Any, session), "MERGE")
 
     with pytest.raises(CommitConflict, match="while a batch was merged into it"):

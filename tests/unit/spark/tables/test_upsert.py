@@ -19,12 +19,13 @@ from bmq.spark.tables.upsert import (
     merge_statement,
     moved_key,
     moved_sentence,
+    ranged_fields,
     summary_query,
 )
 
 pytestmark = pytest.mark.unit
 
-KEY = ("shop", "id")
+KEY = {"shop": "string", "id": "long"}
 COLUMNS = (*KEY, "city", "_bmq_partition", "_bmq_offset")
 
 
@@ -73,7 +74,7 @@ def replayed(found: list[Placed]) -> dict[tuple[str, int], tuple[str | None, int
 
 
 class Database:
-    """A table with the key, merged into by the product's statements."""
+    """A table with KEY, merged into by the product's statements."""
 
     def __init__(self) -> None:
         self._connection = duckdb.connect()
@@ -96,10 +97,10 @@ class Database:
                 "INSERT INTO batch VALUES (?, ?, ?, ?, ?, ?)",
                 [shop, number, record.city, partition, offset, record.change.value],
             )
-        self._run(f"CREATE OR REPLACE TABLE last AS {last_records_query('batch', KEY)}")
-        summary = batch_summary(self._run(summary_query("last", KEY))[0])
+        self._run(f"CREATE OR REPLACE TABLE last AS {last_records_query('batch', list(KEY))}")
+        summary = batch_summary(self._run(summary_query("last", KEY))[0], KEY)
         if summary.moved is None:
-            self._run(merge_statement("rows", "last", KEY, COLUMNS))
+            self._run(merge_statement("rows", "last", KEY, COLUMNS, summary.bounds))
         return summary
 
     def rows(self) -> dict[tuple[str, int], tuple[str | None, int, int]]:
@@ -124,7 +125,10 @@ def test_any_batches_give_what_a_replay_gives(found: list[Record], cuts: list[in
             summary = database.merge(batch)
             last = {record.key: record.change for _, _, record in batch if record.key is not None}
             of_last = list(last.values())
-            assert summary == BatchSummary(len(batch), of_last.count(Change.UPSERT), of_last.count(Change.DELETE), None)
+            numbers = [key[1] for key in last]
+            bounds = {"id": (str(min(numbers)), str(max(numbers)))} if numbers else {}
+            upserts, deletes = of_last.count(Change.UPSERT), of_last.count(Change.DELETE)
+            assert summary == BatchSummary(len(batch), upserts, deletes, None, bounds)
             assert database.rows() == replayed(everything[:end])
     finally:
         database.close()
@@ -152,5 +156,21 @@ def test_other_failures_are_no_moved_keys_and_long_keys_are_cut() -> None:
 
 
 def test_a_key_of_one_field_is_named_alone() -> None:
-    assert "CONCAT" not in summary_query("last", ["id"])
-    assert f"`{CHANGE_COLUMN}` <> 'nothing'" in summary_query("last", ["id"])
+    assert "CONCAT" not in summary_query("last", {"id": "long"})
+    assert f"`{CHANGE_COLUMN}` <> 'nothing'" in summary_query("last", {"id": "long"})
+
+
+def test_only_numbers_and_times_of_a_key_bound_what_is_read() -> None:
+    key = {
+        "a": "string",
+        "b": "decimal(9,2)",
+        "c": "timestamp",
+        "d": "boolean",
+        "e": "binary",
+        "f": "long",
+        "g": "date",
+    }
+    assert ranged_fields(key) == ["b", "c", "f", "g"]
+    statement = merge_statement("t", "s", key, ["a"], {"b": ("1.50", "2.00"), "f": ("-3", "7")})
+    assert "t.`b` >= CAST('1.50' AS decimal(9,2)) AND t.`b` <= CAST('2.00' AS decimal(9,2))" in statement
+    assert "t.`f` >= CAST('-3' AS bigint)" in statement and "t.`c` >=" not in statement
