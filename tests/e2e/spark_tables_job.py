@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
@@ -40,6 +41,17 @@ from testing.processes import REPOSITORY, eventually
 from testing.table_topics import SUBMIT_ARGUMENTS, order, orders_form, produce
 from tests.unit.table_definitions.definitions import descriptor_set
 
+RECORDS = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
 RECORDS_COLUMNS = (
     "topic string, partition int, offset bigint, timestamp timestamp, key binary, value binary, "
     "headers array<struct<key:string,value:binary>>"
@@ -511,9 +523,13 @@ class Steps:
 
     def decode(self, definition: TableDefinition, values: list[bytes | None]) -> list[list[Any]]:
         """Of each value its row, or the reason why it has none."""
-        headers = [Row(key="trace", value=b"a"), Row(key="trace", value=b"b")]
-        rows = [("t", 0, offset, None, b"k", value, headers) for offset, value in enumerate(values)]
-        records = self.spark.createDataFrame(rows, RECORDS_COLUMNS)
+        headers = [{"key": "trace", "value": b"a"}, {"key": "trace", "value": b"b"}]
+        rows = [
+            {"topic": "t", "partition": 0, "offset": offset, "key": b"k", "value": value, "headers": headers}
+            for offset, value in enumerate(values)
+        ]
+        # Out of Arrow, so that no Python process is started for it.
+        records = self.spark.createDataFrame(pa.Table.from_pylist(rows, RECORDS), RECORDS_COLUMNS)
         found = decoded(records, definition)
         names = [name for name in table_columns(definition) if not name.startswith("_bmq")]
         by_offset: dict[int, list[Any]] = {}

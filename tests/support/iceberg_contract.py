@@ -6,6 +6,7 @@ Each check is given a new table in a `World`, which also plays the other engines
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import pytest
@@ -345,7 +346,7 @@ def merged_files_and_expired_snapshots_keep_changed_rows(world: World) -> None:
 
 # --- a part that is written anew
 
-TIME, ALWAYS = "at", (0, 2**62)
+TIME, ALWAYS = "at", (datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC))
 """A column of times, and bounds that hold all of them."""
 
 

@@ -14,7 +14,7 @@ from bmq.table_definitions.definition import TableDefinition
 from bmq.table_definitions.index_layout import TIMESTAMP_COLUMN
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
+_MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +26,16 @@ class Day:
     end: datetime
 
     @property
-    def bounds_us(self) -> tuple[int, int]:
-        """Microseconds since 1970."""
-        return (self.start - _EPOCH) // _MICROSECOND, (self.end - _EPOCH) // _MICROSECOND
+    def bounds(self) -> tuple[datetime, datetime]:
+        return self.start, self.end
 
     @property
     def start_ms(self) -> int:
-        return self.bounds_us[0] // 1_000
+        return (self.start - _EPOCH) // _MILLISECOND
+
+    @property
+    def end_ms(self) -> int:
+        return (self.end - _EPOCH) // _MILLISECOND
 
 
 def day_of(text: str) -> Day:
@@ -54,7 +57,7 @@ def check_day(day: Day, definition: TableDefinition, offsets: TableOffsets | Non
     if offsets is None:
         raise TableMismatch(f"index {definition.name} has nothing yet; start its job without --rebuild-day")
     kept_ms = definition.index.retention_ms
-    if kept_ms is not None and day.bounds_us[1] // 1_000 <= now_ms - kept_ms:
+    if kept_ms is not None and day.end_ms <= now_ms - kept_ms:
         raise TableMismatch(
             f"index {definition.name} keeps no rows of {day.text} any more: its retention is {kept_ms} ms"
         )

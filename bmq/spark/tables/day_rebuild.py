@@ -99,7 +99,7 @@ class DayRebuild:
             table_columns(definition), definition.topic, partition_terms(definition), index_properties(definition)
         )
         for _ in range(ATTEMPTS_MAX):
-            part = self._table.part(self._time_column, day.bounds_us)
+            part = self._table.part(self._time_column, day.bounds)
             offsets = check_day(day, definition, part.offsets, now_ms)
             try:
                 return self._attempt(day, part, offsets)
@@ -116,7 +116,7 @@ class DayRebuild:
         check_topic(offsets, self._topic.name, self._topic.state().topic_id, self._definition.name)
         snapshot_id = None
         if part.files or staged.files:
-            snapshot_id = self._table.replace_part(part, staged, self._time_column, day.bounds_us)
+            snapshot_id = self._table.replace_part(part, staged, self._time_column, day.bounds)
         return RebuiltDay(
             index=self._definition.name,
             day=day.text,

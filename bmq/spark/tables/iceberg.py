@@ -16,6 +16,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -289,12 +290,12 @@ class IcebergTable:
 
         return int(self._commit(change, staged.snapshot_id).currentSnapshot().snapshotId())
 
-    def part(self, column: str, bounds_us: tuple[int, int]) -> TablePart:
-        """Files with rows whose time is within the bounds, and the offsets up to which they have the topic."""
+    def part(self, column: str, bounds: tuple[datetime, datetime]) -> TablePart:
+        """Files with rows whose time is from the first bound on and before the second, and the offsets up to which they have the topic."""
         table = self._load()
-        return TablePart(self._checked_offsets(table), tuple(self._files_within(table, column, bounds_us)))
+        return TablePart(self._checked_offsets(table), tuple(self._files_within(table, column, bounds)))
 
-    def replace_part(self, part: TablePart, staged: Staged, column: str, bounds_us: tuple[int, int]) -> int:
+    def replace_part(self, part: TablePart, staged: Staged, column: str, bounds: tuple[datetime, datetime]) -> int:
         """Put the staged files in the place of the part's, in one commit; the offsets stay. Returns the new snapshot's id.
 
         Rows that others have added to the part since stay. Raises CommitConflict: some of the part's files are not in the table any more,
@@ -304,7 +305,7 @@ class IcebergTable:
         def change(transaction: Any, table: Any) -> None:
             self._check_staging(table)
             self._checked_offsets(table)
-            present = {str(file.location()) for file in self._files_within(table, column, bounds_us)}
+            present = {str(file.location()) for file in self._files_within(table, column, bounds)}
             if not {str(file.location()) for file in part.files} <= present:
                 raise CommitConflict(f"files of table {self.name} were merged or deleted while they were written anew")
             overwrite = transaction.newOverwrite()
@@ -318,11 +319,12 @@ class IcebergTable:
 
         return int(self._commit(change, staged.snapshot_id).currentSnapshot().snapshotId())
 
-    def _files_within(self, table: Any, column: str, bounds_us: tuple[int, int]) -> list[Any]:
+    def _files_within(self, table: Any, column: str, bounds: tuple[datetime, datetime]) -> list[Any]:
         expressions = _jvm(self._spark).org.apache.iceberg.expressions.Expressions
-        start_us, end_us = bounds_us
+        # As texts: a number would reach Java as an Integer or a Long, as its size is.
+        start, end = (bound.isoformat() for bound in bounds)
         both = getattr(expressions, "and")  # a word of Python's own
-        within = both(expressions.greaterThanOrEqual(column, start_us), expressions.lessThan(column, end_us))
+        within = both(expressions.greaterThanOrEqual(column, start), expressions.lessThan(column, end))
         tasks = table.newScan().filter(within).planFiles()
         try:
             return [task.file() for task in _each(tasks)]

@@ -26,9 +26,8 @@ def index(*, time: str = "", **layout: Any) -> TableDefinition:
 
 
 def test_a_day_begins_and_ends_at_midnight_in_utc() -> None:
-    start_us, end_us = DAY.bounds_us
-    assert (start_us, end_us - start_us) == (1_795_910_400_000_000, DAY_MS * 1_000)
-    assert DAY.start_ms * 1_000 == start_us
+    assert (DAY.start_ms, DAY.end_ms - DAY.start_ms) == (1_795_910_400_000, DAY_MS)
+    assert [bound.isoformat() for bound in DAY.bounds] == ["2026-11-29T00:00:00+00:00", "2026-11-30T00:00:00+00:00"]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +39,7 @@ def test_what_is_no_day(text: str) -> None:
 
 
 def test_a_day_that_is_kept_is_built_up_to_the_offsets_of_the_index() -> None:
-    end_ms = DAY.bounds_us[1] // 1_000
+    end_ms = DAY.end_ms
     assert check_day(DAY, index(), OFFSETS, end_ms + 900 * DAY_MS) is OFFSETS
     kept = index(retention_ms=DAY_MS)
     assert check_day(DAY, kept, OFFSETS, end_ms + DAY_MS - 1) is OFFSETS
