@@ -27,6 +27,17 @@ from bmq.cli.spark_tables import (
 spark_index_app = typer.Typer()
 
 
+def check_day(text: str) -> None:
+    """Raises typer.BadParameter."""
+    from bmq.spark.tables.day import day_of
+
+    try:
+        if text:
+            day_of(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--rebuild-day") from None
+
+
 @spark_index_app.command("index")
 @with_login
 def index_command(
@@ -44,6 +55,14 @@ def index_command(
     max_offsets: MaxOffsets = None,
     merge_every: MergeEvery = None,
     is_taken_over: Annotated[bool, typer.Option("--take-over", help="Write an index that another job had")] = False,
+    rebuild_day: Annotated[
+        str,
+        typer.Option(
+            "--rebuild-day",
+            metavar="YYYY-MM-DD",
+            help="Only write this day (UTC) anew from the topic, and end; the index's job may run meanwhile",
+        ),
+    ] = "",
     master: Master = "",
     conf: Conf = None,
 ) -> None:
@@ -53,7 +72,9 @@ def index_command(
         *place_words(warehouse, checkpoints, None, name),
         *stream_words(source, options, trigger_s, max_offsets, merge_every, is_available_now=is_available_now),
         *(["--take-over"] if is_taken_over else []),
+        *(["--rebuild-day", rebuild_day] if rebuild_day else []),
     ]
+    check_day(rebuild_day)
     settings = settings_of(conf, "--conf")
     with job():
         from bmq.spark.jobs.session import open_session

@@ -16,6 +16,7 @@ from bmq.cli.cluster_output import duration_text, quoted, when_text
 from bmq.cli.rest_options import DEFAULT_URL, Rest, with_login
 from bmq.cli.table_change import change_table, print_change, table_cluster
 from bmq.cli.table_file import read_definition
+from bmq.cli.table_key import Key, Mode, changes_form
 from bmq.cli.table_registry import commands as registry_commands
 from bmq.cli.terminal import add_row, print_json, print_table
 
@@ -34,9 +35,16 @@ Limit = Annotated[int, typer.Option(min=1, max=100_000, help="Largest number of 
 
 @table_app.command("create")
 @with_login
-def create(file: DefinitionFile, rest: Rest = DEFAULT_URL, is_dry_run: DryRun = False, as_json: AsJson = False) -> None:
+def create(
+    file: DefinitionFile,
+    key: Key = "",
+    mode: Mode = None,
+    rest: Rest = DEFAULT_URL,
+    is_dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
     """Create a table of a topic; succeeds if an equal one exists."""
-    definition = read_definition(file)
+    definition = read_definition(file, **changes_form(key, mode))
     with table_cluster(rest) as client:
         body = json.loads(definition.to_json())
         print_change(client.change("POST", "/v1/tables", body, is_dry_run=is_dry_run), as_json)
@@ -111,6 +119,7 @@ def describe(
     add_row(head, "id", found["table_id"])
     add_row(head, "topic", f"{definition['topic']} ({found['topic_id']})")
     add_row(head, "values", _format_text(definition))
+    add_row(head, "rows", _rows_text(definition))
     add_row(head, "begins at", definition["starting_offsets"])
     add_row(head, "partitioned by", ", ".join(map(_partitioning_text, definition["partitioning"])) or "nothing")
     add_row(head, "what does not fit", _misfits_text(definition))
@@ -126,7 +135,7 @@ def describe(
             each["name"],
             each["type"],
             _source_text(each, definition["format"]),
-            "required" if each["required"] else "",
+            _duty_text(each, definition),
             each["description"],
         )
     print_table(fields)
@@ -252,6 +261,19 @@ def _partitioning_text(each: Any) -> str:
         return str(each["field"])
     buckets = f" ({each['buckets']})" if each["buckets"] is not None else ""
     return f"{each['by']}{buckets} of {each['field']}"
+
+
+def _rows_text(definition: Any) -> str:
+    changes = definition.get("changes")  # older releases have no such key
+    if changes is None:
+        return "one for each record"
+    return f"the last record of each {', '.join(changes['key'])} ({changes['mode']})"
+
+
+def _duty_text(field: Any, definition: Any) -> str:
+    if field["name"] in (definition.get("changes") or {"key": ()})["key"]:
+        return "key"
+    return "required" if field["required"] else ""
 
 
 def _misfits_text(definition: Any) -> str:

@@ -14,7 +14,7 @@ STANDARD_INPUT: Final = "-"
 _FILE_BYTES_MAX: Final = 1024 * 1024
 
 
-def read_definition(path: Path, **given: str) -> TableDefinition:
+def read_definition(path: Path, **given: object) -> TableDefinition:
     """Files named within are looked up beside it. `given`: keys that the file may leave out.
 
     Raises InvalidDefinition with one sentence, also for a file that says otherwise than `given`.

@@ -15,6 +15,7 @@ from bmq.cli.kafka.options import kafka_settings
 from bmq.cli.kafka.schema_registry import Registry
 from bmq.cli.rest_options import DEFAULT_URL, Rest, with_login
 from bmq.cli.table_change import change_table, table_cluster
+from bmq.cli.table_key import Key, Mode, changes_form
 from bmq.table_definitions.definition import TableDefinition
 from bmq.table_definitions.from_registry import DefinedTable, define_table, refreshed_table
 
@@ -47,10 +48,13 @@ def define(
     settings: RegistrySettings = None,
     subject: Subject = "",
     from_version: FromVersion = 1,
+    key: Key = "",
+    mode: Mode = None,
 ) -> None:
     """Print the definition of a table whose columns are those of a schema registry; `bmq table create -` takes it."""
-    found = subject or f"{topic}-value"
-    defined = define_table(name, topic, found, _registry(registry, settings).versions(found, from_version))
+    found, changes = subject or f"{topic}-value", changes_form(key, mode).get("changes")
+    versions = _registry(registry, settings).versions(found, from_version)
+    defined = define_table(name, topic, found, versions, changes)
     sys.stdout.write(f"{defined.definition.to_json(indent=2)}\n")
     _tell_left_out(defined)
 

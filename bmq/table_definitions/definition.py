@@ -1,6 +1,6 @@
 """The definition of a table made from a topic: columns and their sources, partitions, and records that do not fit.
 
-With `index` the table is laid out for lookups by key (index_layout.py).
+With `index` the table is laid out for lookups by key (index_layout.py), with `changes` records change rows (row_changes.py).
 
 A definition is a value: it is checked as a whole when created, and its JSON form gives an equal one. Each refusal is
 one sentence. docs/TABLES.md describes the form for users.
@@ -38,6 +38,16 @@ from bmq.protocol.errors import BmqError
 from bmq.table_definitions.avro_schema import AvroSchema, SchemaRefused
 from bmq.table_definitions.column_types import ColumnType
 from bmq.table_definitions.index_layout import IndexLayout, layout_fault
+from bmq.table_definitions.row_changes import (
+    AFTER,
+    BEFORE,
+    OPERATION,
+    OPERATION_NAME,
+    RowChanges,
+    before_name,
+    changes_fault,
+    has_tombstones,
+)
 
 DEFINITION_BYTES_MAX: Final = 256 * 1024
 FIELDS_MAX: Final = 1_000
@@ -327,6 +337,39 @@ class TableDefinition(_Part):
     description: Description = ""
     # Left out where there is none: earlier releases refuse a definition with keys that they do not know.
     index: Annotated[IndexLayout | None, Field(exclude_if=_is_none, description="Layout for lookups by key")] = None
+    changes: Annotated[
+        RowChanges | None, Field(exclude_if=_is_none, description="How records change rows; left out: each is a row")
+    ] = None
+
+    @property
+    def value_fields(self) -> tuple[TableField, ...]:
+        """What is read from a record's value: the fields with whole paths.
+
+        Of an envelope these are the fields of the row afterwards, those of the key before, and the operation.
+        """
+        of_value = tuple(each for each in self.fields if each.source is Source.VALUE)
+        changes = self.changes
+        if changes is None or not changes.has_envelope:
+            return of_value
+
+        def moved(field: TableField, name: str, *steps: str) -> TableField:
+            return field.model_copy(update={"name": name, "path": changes.within(*steps)})
+
+        after = (moved(each, each.name, AFTER, *each.steps) for each in of_value)
+        keys = (each for each in of_value if each.name in changes.key)
+        before = (moved(each, before_name(each.name), BEFORE, *each.steps) for each in keys)
+        return (*after, *before, moved(TableField(name="op", type="string"), OPERATION_NAME, OPERATION))
+
+    @property
+    def has_tombstones(self) -> bool:
+        """Whether a record without a value deletes the row of its key."""
+        return self.changes is not None and has_tombstones(
+            self.changes, {each.name: each.source.value for each in self.fields}
+        )
+
+    def is_required(self, field: TableField) -> bool:
+        """Whether a record without the field does not fit: it is required, or part of the key."""
+        return field.required or (self.changes is not None and field.name in self.changes.key)
 
     @property
     def dead_letter_table(self) -> str | None:
@@ -352,7 +395,7 @@ class TableDefinition(_Part):
             raise InvalidDefinition(sentence_of(error.errors(include_url=False, include_context=False))) from None
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """Every key, in the order above, but `index` and `json_framing` only where they are given; `from_json` gives the same
+        """Every key, in the order above, but `index`, `changes` and `json_framing` only where they are given; `from_json` gives the same
         definition.
         """
         return self.model_dump_json(indent=indent)
@@ -390,13 +433,14 @@ class TableDefinition(_Part):
             raise _refusal("dead_letter names a table for records that do not fit, but misfits is stop")
         if self.dead_letter == self.name:
             raise _refusal("dead_letter is the table itself; records that do not fit need another one")
+        self._check_changes()
         self._check_values()
         self._check_partitioning()
         self._check_index()
         return self
 
     def _check_values(self) -> None:
-        values = [each for each in self.fields if each.source is Source.VALUE]
+        values = self.value_fields
         match self.format:
             case Format.RAW:
                 for each in values:
@@ -442,6 +486,15 @@ class TableDefinition(_Part):
         fault = layout_fault(self.index, {each.name: each.type for each in self.fields})
         if fault is None and any(each.by in _TIMES for each in self.partitioning):
             fault = "partitioning: an index is partitioned by its time already; index.every says how much"
+        if fault is not None:
+            raise _refusal(fault)
+
+    def _check_changes(self) -> None:
+        if self.changes is None:
+            return
+        fault = changes_fault(self.changes, {each.name: each.type for each in self.fields}, self.format.value)
+        if fault is None and self.index is not None:
+            fault = "index: it finds records, each of which is a row, so it has no changes"
         if fault is not None:
             raise _refusal(fault)
 

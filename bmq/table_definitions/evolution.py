@@ -21,6 +21,7 @@ _FIXED: Final = {
     "json_framing": "values in the topic are written so; make another table for the other ones",
     "partitioning": "a table keeps its partitioning; make another table with the other one",
     "starting_offsets": "where a table begins was settled when it was made",
+    "changes": "rows were written so; make another table with the other key or mode",
 }
 
 
@@ -143,8 +144,8 @@ def _require_same_wire_form(old: TableDefinition, new: TableDefinition) -> None:
     assert new.protobuf is not None
     before = ProtobufSchema(old.protobuf.descriptor_bytes, old.protobuf.message)
     after = ProtobufSchema(new.protobuf.descriptor_bytes, new.protobuf.message)
-    for each in old.fields:
-        if each.source is Source.VALUE and before.path(each.steps) != after.path(each.steps):
+    for each in old.value_fields:
+        if before.path(each.steps) != after.path(each.steps):
             raise AlterationRefused(
                 f"field {each.name} has another number or type in the new descriptor set: values that are in the topic "
                 "already would be read wrongly"

@@ -7,8 +7,8 @@ of a schema's id (big-endian), the value. Every version's id is known to an Avro
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from bmq.table_definitions.avro_leaves import avro_leaves
@@ -16,6 +16,7 @@ from bmq.table_definitions.avro_schema import SchemaRefused
 from bmq.table_definitions.definition import WRITER_SCHEMAS_MAX, Format, InvalidDefinition, TableDefinition
 from bmq.table_definitions.json_schema import json_schema_leaves
 from bmq.table_definitions.leaf_columns import LeftOut, SchemaLeaves, fields_of
+from bmq.table_definitions.row_changes import AFTER, ChangeMode
 
 _FORMATS: Final = {"AVRO": Format.AVRO, "JSON": Format.JSON}
 
@@ -39,9 +40,16 @@ class DefinedTable:
     left_out: tuple[LeftOut, ...]
 
 
-def define_table(name: str, topic: str, subject: str, versions: Sequence[RegisteredVersion]) -> DefinedTable:
-    """`versions`: oldest first. Raises InvalidDefinition."""
-    return _defined({"name": name, "topic": topic}, subject, versions, None)
+def define_table(
+    name: str,
+    topic: str,
+    subject: str,
+    versions: Sequence[RegisteredVersion],
+    changes: Mapping[str, Any] | None = None,
+) -> DefinedTable:
+    """`versions`: oldest first. `changes`: that part of the definition. Raises InvalidDefinition."""
+    form = {"name": name, "topic": topic}
+    return _defined(form if changes is None else {**form, "changes": changes}, subject, versions, None)
 
 
 def refreshed_table(present: TableDefinition, subject: str, versions: Sequence[RegisteredVersion]) -> DefinedTable:
@@ -64,6 +72,13 @@ def _defined(
     newest = _newest(subject, versions)
     schemas = {each.schema_id: _parsed(each, subject) for each in versions}
     found = _leaves(newest, schemas[newest.schema_id], subject)
+    changes = form.get("changes")
+    if changes is not None and changes.get("mode") == ChangeMode.DEBEZIUM:
+        found = _row_afterwards(found, (*changes.get("envelope", ()), AFTER))
+        if not found.leaves:
+            raise InvalidDefinition(
+                f"subject {subject}, version {newest.version}: it has no record {AFTER}, so it is no envelope of Debezium"
+            )
     fields = fields_of(found.leaves, () if present is None else present.fields)
     if not fields:
         raise InvalidDefinition(f"subject {subject}, version {newest.version}: it has no value that a column can hold")
@@ -79,6 +94,19 @@ def _defined(
     else:
         form["json_framing"] = "registry"
     return DefinedTable(TableDefinition.from_json(json.dumps(form)), found.left_out)
+
+
+def _row_afterwards(found: SchemaLeaves, at: tuple[str, ...]) -> SchemaLeaves:
+    """Of an envelope the parts of the row after a change, with their paths in the row."""
+    deep = len(at)
+    return SchemaLeaves(
+        tuple(
+            replace(each, steps=each.steps[deep:])
+            for each in found.leaves
+            if each.steps[:deep] == at and each.steps[deep:]
+        ),
+        tuple(replace(each, steps=each.steps[deep:]) for each in found.left_out if each.steps[:deep] == at),
+    )
 
 
 def _newest(subject: str, versions: Sequence[RegisteredVersion]) -> RegisteredVersion:

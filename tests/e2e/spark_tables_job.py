@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
@@ -40,6 +41,17 @@ from testing.processes import REPOSITORY, eventually
 from testing.table_topics import SUBMIT_ARGUMENTS, order, orders_form, produce
 from tests.unit.table_definitions.definitions import descriptor_set
 
+RECORDS = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
 RECORDS_COLUMNS = (
     "topic string, partition int, offset bigint, timestamp timestamp, key binary, value binary, "
     "headers array<struct<key:string,value:binary>>"
@@ -306,6 +318,8 @@ class Steps:
             "avro_times": self.avro_times(),
             "protobuf": self.protobuf_values(),
             "raw": self.raw(),
+            "upserts": self.upserts(),
+            "envelopes": self.envelopes(),
         }
 
     # --- formats
@@ -457,16 +471,71 @@ class Steps:
         )
         return self.decode(definition, [b"x", None, b"\xff"])
 
+    def upserts(self) -> list[list[Any]]:
+        """By the record's key, which a record without a value has too; and by a field of the value."""
+        fields = [{"name": "key", "type": "string", "source": "key"}, {"name": "id", "type": "long", "required": True}]
+        form = {"name": "t", "topic": "t", "format": "json", "fields": fields}
+        by_key = TableDefinition.model_validate({**form, "changes": {"key": ["key"]}})
+        by_value = TableDefinition.model_validate({**form, "changes": {"key": ["id"]}})
+        values: list[bytes | None] = [b'{"id":1}', None, b"no", b'{"id":"x"}', b"{}", b"null"]
+        return [*self.decode(by_key, values), *self.decode(by_value, values[:2])]
+
+    def envelopes(self) -> list[list[Any]]:
+        fields = [{"name": "id", "type": "long"}, {"name": "city", "type": "string"}]
+        changes = {"key": ["id"], "mode": "debezium"}
+        form = {"name": "t", "topic": "t", "fields": fields, "changes": changes}
+        values: list[bytes | None] = [
+            b'{"op":"c","before":null,"after":{"id":1,"city":"Bern"},"source":{"db":"shop"},"ts_ms":1}',
+            b'{"op":"u","before":{"id":1,"city":"Bern"},"after":{"id":1}}',
+            b'{"op":"r","after":{"id":2,"city":"Ulm"}}',
+            b'{"op":"d","before":{"id":1,"city":"Bern"},"after":null}',
+            None,
+            b'{"op":"t"}',
+            b'{"after":{"id":1}}',
+            b'{"op":"d","before":null}',
+            b'{"op":"c","after":null}',
+            b'{"op":"c","after":{"id":"x"}}',
+            b'{"op":"d","before":{"id":"x"}}',
+            b"no",
+        ]
+        row = {
+            "type": "record",
+            "name": "Row",
+            "fields": [{"name": "id", "type": "long"}, {"name": "city", "type": ["null", "string"]}],
+        }
+        envelope = {
+            "type": "record",
+            "name": "Envelope",
+            "fields": [
+                {"name": "before", "type": ["null", row]},
+                {"name": "after", "type": ["null", "Row"]},
+                {"name": "op", "type": "string"},
+            ],
+        }
+        by_avro = {**form, "format": "avro", "avro": {"writer_schema": envelope}}
+        return [
+            *self.decode(TableDefinition.model_validate({**form, "format": "json"}), values),
+            *self.decode(
+                TableDefinition.model_validate(by_avro),
+                [b"\x00\x02\x0e\x02\x04hi\x02c", b"\x02\x0e\x00\x00\x02d", b"\x00\x00\x02c", None],
+            ),
+        ]
+
     def decode(self, definition: TableDefinition, values: list[bytes | None]) -> list[list[Any]]:
         """Of each value its row, or the reason why it has none."""
-        headers = [Row(key="trace", value=b"a"), Row(key="trace", value=b"b")]
-        rows = [("t", 0, offset, None, b"k", value, headers) for offset, value in enumerate(values)]
-        records = self.spark.createDataFrame(rows, RECORDS_COLUMNS)
+        headers = [{"key": "trace", "value": b"a"}, {"key": "trace", "value": b"b"}]
+        rows = [
+            {"topic": "t", "partition": 0, "offset": offset, "key": b"k", "value": value, "headers": headers}
+            for offset, value in enumerate(values)
+        ]
+        # Out of Arrow, so that no Python process is started for it.
+        records = self.spark.createDataFrame(pa.Table.from_pylist(rows, RECORDS), RECORDS_COLUMNS)
         found = decoded(records, definition)
         names = [name for name in table_columns(definition) if not name.startswith("_bmq")]
         by_offset: dict[int, list[Any]] = {}
         for row in fitting_rows(found, [*names, "_bmq_offset"]).collect():
-            by_offset[row["_bmq_offset"]] = [_plain(row[name]) for name in names]
+            change = [] if definition.changes is None else [row["_bmq_change"]]
+            by_offset[row["_bmq_offset"]] = [*change, *(_plain(row[name]) for name in names)]
         for row in misfit_rows(found).collect():
             assert row["offset"] not in by_offset
             by_offset[row["offset"]] = [row["reason"]]

@@ -13,9 +13,12 @@ import pytest
 from testing.patience import Patience
 from testing.processes import REPOSITORY, dying_with_us
 from tests.e2e.test_spark_tables import ENVIRONMENT
-from tests.support.iceberg_contract import CONTRACT
+from tests.support.iceberg_contract import CHANGES_CONTRACT, CONTRACT, PARTS_CONTRACT
 
 pytestmark = [pytest.mark.campaign("spark-tables"), pytest.mark.timeout(500)]
+
+
+ALL = (*CONTRACT, *CHANGES_CONTRACT, *PARTS_CONTRACT)
 
 
 @pytest.fixture(scope="module")
@@ -35,10 +38,10 @@ def failures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return cast(dict[str, str], json.loads(done.stdout.splitlines()[-1]))
 
 
-@pytest.mark.parametrize("name", [check.__name__ for check in CONTRACT])
+@pytest.mark.parametrize("name", [check.__name__ for check in ALL])
 def test_contract_on_iceberg(failures: dict[str, str], name: str) -> None:
     assert not failures[name], failures[name]
 
 
 def test_no_check_was_left_out(failures: dict[str, str]) -> None:
-    assert failures.keys() == {check.__name__ for check in CONTRACT}
+    assert failures.keys() == {check.__name__ for check in ALL}

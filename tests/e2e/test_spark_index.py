@@ -14,6 +14,7 @@ import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from bmq.index.stored_index import stored_index
 from bmq.index.topic_log import TopicLog
 from bmq.table_definitions.stored import StoredTable
 from testing.patience import Patience
-from testing.processes import REPOSITORY, ManagedProcess, dying_with_us
+from testing.processes import REPOSITORY, ManagedProcess, dying_with_us, eventually
 from testing.servers import BmqServer, Server
 from testing.table_topics import JARS_OF_SPARK, SUBMIT_ARGUMENTS
 from tests.e2e.conftest import create_topic, unique_name
@@ -95,8 +96,11 @@ class Story:
         self.known = stored_index(json.loads(self.server.get(f"/v1/tables/{self.name}")[1]))
 
     def cli(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self.run(self.command(*arguments))
+
+    def run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            dying_with_us(self.command(*arguments)),
+            dying_with_us(command),
             capture_output=True,
             text=True,
             timeout=Patience(500).limit_s,
@@ -170,15 +174,7 @@ def test_answers_stay_the_same_while_the_job_is_killed(story: Story) -> None:
         job.kill()
         compare(rows(story.answers()), by_tail)
     assert 0 < story.indexed() < RECORDS
-    done = subprocess.run(
-        dying_with_us(story.job("--available-now", "--merge-every", "3")),
-        capture_output=True,
-        text=True,
-        timeout=Patience(500).limit_s,
-        check=False,
-        cwd=REPOSITORY,
-        env={**os.environ, **ENVIRONMENT},
-    )
+    done = story.run(story.job("--available-now", "--merge-every", "3"))
     assert done.returncode == 0, done.stderr[-8_000:]
     by_files = story.answers()
     assert story.indexed() == RECORDS
@@ -200,3 +196,67 @@ def test_answers_stay_the_same_while_the_job_is_killed(story: Story) -> None:
     assert status["lag"] == 0
     assert status["rows"] == len(by_tail[0])
     assert status["dead_letter_rows"] == RECORDS - len(by_tail[0])
+
+
+SQL = """
+import sys
+from pyspark.sql import SparkSession
+from bmq.spark.tables.iceberg import Catalog
+spark = SparkSession.builder.getOrCreate()
+Catalog.in_warehouse(sys.argv[1]).configure(spark)
+spark.sql(sys.argv[2]).collect()
+"""
+
+
+def test_a_day_is_built_again_beside_the_job(story: Story) -> None:
+    """Half of the day's rows are lost, and the job adds more of the day while it is built again."""
+    story.produce()
+    story.create()
+    by_tail = rows(story.answers())
+    first = story.run(story.job("--available-now"))
+    assert first.returncode == 0, first.stderr[-8_000:]
+    warehouse = f"file:{story.directory}/warehouse"
+    half = NOW_MS - RECORDS * 4_000 // 2
+    loss = (
+        f"DELETE FROM bmq.tables.{story.name} WHERE _bmq_timestamp < timestamp_millis({half // 3_600_000 * 3_600_000})"
+    )
+    lost = story.run([sys.executable, "-c", SQL, warehouse, loss])
+    assert lost.returncode == 0, lost.stderr[-4_000:]
+    damaged = rows(story.answers())
+    assert 0 < len(damaged[0]) < len(by_tail[0])
+
+    job = ManagedProcess("index job", story.job("--trigger-s", "0.2"), story.directory / "beside.log", ENVIRONMENT)
+    job.start()
+    late_count = 50
+    producer = Producer({"bootstrap.servers": story.server.bootstrap})
+
+    def produce_late() -> None:
+        for number in range(late_count // 2):
+            value = b'{"customer":{"id":"late"},"price":1,"city":"Bern"}'
+            producer.produce(story.topic, value, partition=number % PARTITIONS, timestamp=NOW_MS - 60_000)
+        assert producer.flush(60) == 0
+
+    try:
+        produce_late()
+        job.wait_for_line(r"\"batch\":\d+", 240)
+        produce_late()
+        day = datetime.fromtimestamp(NOW_MS / 1_000, UTC).date().isoformat()
+        rebuilt = story.run(story.job("--rebuild-day", day))
+        assert rebuilt.returncode == 0, rebuilt.stderr[-8_000:]
+        said = json.loads(rebuilt.stdout.splitlines()[-1])
+        assert (said["index"], said["day"]) == (story.name, day)
+        assert said["rows"] >= len(by_tail[0]) > said["rows_before"] - late_count
+        eventually(lambda: story.indexed() == RECORDS + late_count, 240, "the job has the late records")
+    finally:
+        job.kill()
+    answers = story.answers()
+    assert all(answer.is_complete for answer in answers)
+    late = {"equals": {"customer": "late"}, "limit": 1_000}
+    found = story.engine.query(story.known, IndexQuery.from_json(json.dumps(late)))
+    assert len(found.rows) == late_count
+    kept = [[row for row in each if row["fields"]["customer"] != "late"] for each in rows(answers)]
+    compare(kept[:1], by_tail[:1])
+
+    # What cannot be built again is a sentence.
+    refused = story.run(story.job("--rebuild-day", "2010-01-01"))
+    assert refused.returncode == 2 and "keeps no rows of 2010-01-01" in refused.stderr, refused.stderr[-2_000:]

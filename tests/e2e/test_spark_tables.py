@@ -235,3 +235,32 @@ def test_values_of_all_formats(result: dict[str, Any]) -> None:
         ["the value is null"],
     ]
     assert result["formats"]["raw"] == [["x", 0, "b"], [None, 0, "b"], ["field value is no UTF-8"]]
+    assert result["formats"]["upserts"] == [
+        ["upsert", "k", 1],
+        ["delete", "k", None],
+        no_object,
+        ["field id: x is no long"],
+        ["field id is missing"],
+        no_object,
+        ["upsert", "k", 1],
+        ["the value is null"],
+    ]
+    missing = ["field id is missing"]
+    assert result["formats"]["envelopes"] == [
+        ["upsert", 1, "Bern"],
+        ["upsert", 1, None],
+        ["upsert", 2, "Ulm"],
+        ["delete", 1, None],
+        ["nothing", None, None],
+        ["the envelope's op is t, none of c, u, r, d"],
+        ["the envelope has no op"],
+        missing,
+        missing,
+        ["field id: x is no long"],
+        ["field before.id: x is no long"],
+        no_object,
+        ["upsert", 7, "hi"],
+        ["delete", 7, None],
+        missing,
+        ["nothing", None, None],
+    ]

@@ -6,7 +6,7 @@ fails with CommitFailedException. Expiring a snapshot deletes the files that onl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
@@ -18,15 +18,25 @@ from bmq.spark.tables.iceberg import Catalog, IcebergTable
 _PACKAGE = "org.apache.iceberg.exceptions"
 
 
-def java_error(name: str) -> Py4JJavaError:
-    exception = SimpleNamespace(_target_id="o1", getClass=lambda: SimpleNamespace(getName=lambda: f"{_PACKAGE}.{name}"))
-    return Py4JJavaError(name, exception)
+def java_error(name: str, *, wrapped_in: str = "") -> Py4JJavaError:
+    """`wrapped_in`: the class of an exception that has it as its cause."""
+    cause = _exception(f"{_PACKAGE}.{name}", None)
+    return Py4JJavaError(name, _exception(wrapped_in, cause) if wrapped_in else cause)
+
+
+def _exception(name: str, cause: Any) -> Any:
+    return SimpleNamespace(
+        _target_id="o1", getClass=lambda: SimpleNamespace(getName=lambda: name), getCause=lambda: cause
+    )
 
 
 @dataclass(frozen=True)
 class FakeFile:
     name: str
     rows: int
+
+    def location(self) -> str:
+        return self.name
 
     def recordCount(self) -> int:  # noqa: N802  # Iceberg's names, here and below
         return self.rows
@@ -47,7 +57,7 @@ class FakeSnapshot:
         return self.parent
 
     def summary(self) -> Mapping[str, str]:
-        return self.about
+        return {**self.about, "total-records": str(sum(file.rows for file in self.all_files))}
 
 
 @dataclass(frozen=True)
@@ -127,6 +137,17 @@ class FakeHandle:
     def refresh(self) -> None:
         self.metadata = self._catalog.metadata
 
+    def newScan(self) -> Any:  # noqa: N802
+        """Of all rows: the fake has no partitions."""
+        snapshot = self.currentSnapshot()
+        files = () if snapshot is None else snapshot.all_files
+
+        def tasks() -> Any:
+            left = _JavaIterator(SimpleNamespace(file=lambda file=file: file) for file in files)
+            return SimpleNamespace(iterator=lambda: left, close=lambda: None)
+
+        return SimpleNamespace(filter=lambda _: SimpleNamespace(planFiles=tasks))
+
     def currentSnapshot(self) -> FakeSnapshot | None:  # noqa: N802
         return None if self.metadata.current is None else self.metadata.snapshots[self.metadata.current]
 
@@ -159,6 +180,7 @@ class FakeUpdate:
         self._apply = apply
         self.is_repeatable = True
         self.files: list[FakeFile] = []
+        self.deleted: list[FakeFile] = []
         self.texts: dict[str, str] = {}
         self.then: Callable[[], None] = lambda: None
 
@@ -168,6 +190,13 @@ class FakeUpdate:
 
     def appendFile(self, file: FakeFile) -> FakeUpdate:  # noqa: N802
         self.files.append(file)
+        return self
+
+    def addFile(self, file: FakeFile) -> FakeUpdate:  # noqa: N802
+        return self.appendFile(file)
+
+    def deleteFile(self, file: FakeFile) -> FakeUpdate:  # noqa: N802
+        self.deleted.append(file)
         return self
 
     def commit(self) -> None:
@@ -199,6 +228,17 @@ class FakeTransaction:
         number = self._catalog.next_number()
         return FakeUpdate(self, lambda update, on: on.with_snapshot(number, update.files, update.texts))
 
+    def newOverwrite(self) -> FakeUpdate:  # noqa: N802
+        number = self._catalog.next_number()
+
+        def applied(update: FakeUpdate, on: Metadata) -> Metadata:
+            changed = on.with_snapshot(number, update.files, update.texts)
+            left = tuple(file for file in changed.snapshots[number].all_files if file not in update.deleted)
+            snapshot = replace(changed.snapshots[number], all_files=left)
+            return replace(changed, snapshots={**changed.snapshots, number: snapshot})
+
+        return FakeUpdate(self, applied)
+
     def manageSnapshots(self) -> FakeTags:  # noqa: N802
         return FakeTags(self)
 
@@ -223,6 +263,11 @@ class FakeTags:
             return replace(on, tags={**on.tags, name: snapshot_id})
 
         return self._update(created)
+
+    def setCurrentSnapshot(self, snapshot_id: int) -> FakeUpdate:  # noqa: N802
+        update = FakeUpdate(self._transaction, lambda _, on: replace(on, current=snapshot_id))
+        update.commit()
+        return FakeUpdate(self._transaction, lambda _, on: on)
 
     def removeTag(self, name: str) -> FakeUpdate:  # noqa: N802
         return self._update(lambda _, on: replace(on, tags={tag: each for tag, each in on.tags.items() if tag != name}))
@@ -259,6 +304,24 @@ class FakeRows:
         catalog.metadata = catalog.metadata.with_snapshot(number, files, about, is_staged=is_staged)
 
 
+class FakeSession:
+    """A session of Spark whose statements merge so many new rows; Iceberg's writer as for `FakeRows`."""
+
+    def __init__(self, catalog: FakeIceberg, rows: int) -> None:
+        self._catalog, self._rows = catalog, rows
+        self._settings: dict[str, str] = {}
+        self.conf = SimpleNamespace(set=self._settings.__setitem__, unset=self._settings.__delitem__)
+
+    def sql(self, statement: str) -> Any:
+        prefix = "spark.sql.iceberg.snapshot-property."
+        options = {key.removeprefix(prefix): value for key, value in self._settings.items() if key.startswith(prefix)}
+        rows = FakeRows(self._catalog, self._rows)
+        rows.sparkSession.conf.set("spark.wap.id", self._settings["spark.wap.id"])
+        for key, value in options.items():
+            rows.option(key, value)
+        return SimpleNamespace(collect=rows.append)
+
+
 class _Changes:
     def builderFor(self, table: FakeHandle) -> _Changes:  # noqa: N802
         return self
@@ -271,24 +334,28 @@ class _Changes:
         return self
 
     def addedDataFiles(self) -> Any:  # noqa: N802
-        return SimpleNamespace(iterator=lambda: _JavaIterator(iter(self._snapshot.added)))
+        return SimpleNamespace(iterator=lambda: _JavaIterator(self._snapshot.added))
 
 
 class _JavaIterator:
-    def __init__(self, files: Iterator[FakeFile]) -> None:
+    def __init__(self, files: Iterable[Any]) -> None:
         self._left = list(files)
 
     def hasNext(self) -> bool:  # noqa: N802
         return bool(self._left)
 
-    def next(self) -> FakeFile:
+    def next(self) -> Any:
         return self._left.pop(0)
 
 
 def fake_table(catalog: FakeIceberg, kind: type[IcebergTable] = IcebergTable) -> IcebergTable:
     """The product's table on the fake. `kind`: a subclass that a test looks into."""
+    names = ("greaterThanOrEqual", "lessThan", "and")
+    expressions = SimpleNamespace(Expressions=SimpleNamespace(**{name: lambda *_: None for name in names}))
     jvm = SimpleNamespace(
-        org=SimpleNamespace(apache=SimpleNamespace(iceberg=SimpleNamespace(SnapshotChanges=_Changes())))
+        org=SimpleNamespace(
+            apache=SimpleNamespace(iceberg=SimpleNamespace(SnapshotChanges=_Changes(), expressions=expressions))
+        )
     )
     spark: Any = SimpleNamespace(_jvm=jvm)
     table = kind(spark, Catalog.in_warehouse("/warehouse"), "orders", "orders")

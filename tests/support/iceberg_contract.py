@@ -6,6 +6,7 @@ Each check is given a new table in a `World`, which also plays the other engines
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import pytest
@@ -30,12 +31,21 @@ class DisturbedTable(IcebergTable):
             meanwhile()
         super()._add_files(transaction, staged)
 
+    def _make_current(self, transaction: Any, table: Any, staged: Staged) -> None:
+        super()._make_current(transaction, table, staged)
+        if self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            meanwhile()
+
 
 class World(Protocol):
-    """One table. `rows` counts as a reader does, and fails where files are missing."""
+    """One table. `rows` counts as a reader does, and fails where files are missing. `changes`: a session, and a statement that
+    merges so many new rows and changes the others.
+    """
 
     def table(self) -> DisturbedTable: ...
     def data(self, rows: int, before_append: Callable[[], object] = ...) -> Any: ...
+    def changes(self, rows: int) -> tuple[Any, str]: ...
     def append(self, rows: int) -> None: ...
     def merge(self) -> None: ...
     def make_current(self, snapshot_id: int) -> None: ...
@@ -50,6 +60,13 @@ def write(world: World, table: IcebergTable, rows: int, writer: Writer = OURS) -
     offsets = table.offsets()
     end = (offsets or NONE).next_offsets.get(0, 0) + rows
     return table.publish(table.stage(world.data(rows)), offsets, (offsets or NONE).moved_to({0: end}), writer)
+
+
+def merge_batch(world: World, table: IcebergTable, rows: int, writer: Writer = OURS) -> int:
+    """A batch that changes rows: the snapshot's id."""
+    offsets = table.offsets()
+    end = (offsets or NONE).next_offsets.get(0, 0) + rows
+    return table.publish(table.stage_merge(*world.changes(rows)), offsets, (offsets or NONE).moved_to({0: end}), writer)
 
 
 def written(world: World) -> tuple[DisturbedTable, int]:
@@ -243,3 +260,153 @@ CONTRACT: tuple[Callable[[World], None], ...] = (
     a_table_that_does_not_stage_is_refused,
     rows_that_were_not_staged_are_not_written_twice,
 )
+
+
+# --- a table whose records change rows
+
+
+def changes_and_offsets_are_committed_together(world: World) -> None:
+    table = world.table()
+    table.claim(OURS)
+    first = merge_batch(world, table, 10)
+    second = merge_batch(world, table, 10)
+    offsets = table.offsets()
+    assert state(world, table) == (20, 20)
+    assert offsets is not None and offsets.snapshot_id == second != first
+    totals = table.totals()
+    assert (totals.snapshot_id, totals.rows) == (second, 20)
+
+
+def a_merge_is_invisible_until_it_is_published(world: World) -> None:
+    table = world.table()
+    table.claim(OURS)
+    merge_batch(world, table, 10)
+    table.stage_merge(*world.changes(5))
+    assert state(world, table) == (10, 10)
+    merge_batch(world, table, 5)
+    assert state(world, table) == (15, 15)
+
+
+def a_merge_is_refused_once_the_table_has_changed(world: World) -> None:
+    table = world.table()
+    table.claim(OURS)
+    merge_batch(world, table, 10)
+    offsets = table.offsets()
+    for disturb in (lambda: world.append(3), world.merge):
+        staged = table.stage_merge(*world.changes(5))
+        disturb()
+        with pytest.raises(CommitConflict, match="was changed since a batch was merged into it"):
+            table.publish(staged, offsets, (offsets or NONE).moved_to({0: 15}), OURS)
+    assert state(world, table) == (13, 10)
+    merge_batch(world, table, 5)
+    assert state(world, table) == (18, 15)
+
+
+def a_merge_is_refused_when_the_table_changes_within_its_commit(world: World) -> None:
+    table = world.table()
+    table.claim(OURS)
+    merge_batch(world, table, 10)
+    table.meanwhile = lambda: world.append(3)
+    with pytest.raises(CommitConflict, match="was changed since a batch was merged into it"):
+        merge_batch(world, table, 5)
+    other = world.table()
+    table.meanwhile = lambda: merge_batch(world, other, 4)
+    with pytest.raises(CommitConflict, match="have moved"):
+        merge_batch(world, table, 5)
+    table.meanwhile = lambda: world.table().claim(THEIRS)
+    with pytest.raises(CommitConflict, match="another writer"):
+        merge_batch(world, table, 5)
+    assert state(world, table) == (17, 14)
+
+
+def a_rolled_back_merge_is_refused(world: World) -> None:
+    table = world.table()
+    table.claim(OURS)
+    first = merge_batch(world, table, 10)
+    second = merge_batch(world, table, 10)
+    world.make_current(first)
+    with pytest.raises(TableMismatch, match="rolled back"):
+        table.offsets()
+    world.make_current(second)
+    assert state(world, table) == (20, 20)
+
+
+def merged_files_and_expired_snapshots_keep_changed_rows(world: World) -> None:
+    table = world.table()
+    table.claim(OURS)
+    for _ in range(3):
+        merge_batch(world, table, 10)
+    world.merge()
+    world.expire_all_but_current()
+    assert state(world, table) == (30, 30)
+    assert table.totals().rows == 30
+    merge_batch(world, table, 5)
+    assert state(world, table) == (35, 35)
+
+
+# --- a part that is written anew
+
+TIME, ALWAYS = "at", (datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC))
+"""A column of times, and bounds that hold all of them."""
+
+
+def a_part_is_replaced_while_batches_go_on(world: World) -> None:
+    table, _ = written(world)
+    part = table.part(TIME, ALWAYS)
+    assert (part.rows, part.offsets) == (20, table.offsets())
+    staged = table.stage(world.data(18))
+    write(world, table, 5)
+    table.replace_part(part, staged, TIME, ALWAYS)
+    assert state(world, table) == (23, 25)
+    table.meanwhile = lambda: world.append(3)
+    write(world, table, 5)
+    assert state(world, table) == (31, 30)
+
+
+def a_part_becomes_empty(world: World) -> None:
+    table, _ = written(world)
+    table.replace_part(table.part(TIME, ALWAYS), table.stage(world.data(0)), TIME, ALWAYS)
+    assert state(world, table) == (0, 20)
+    write(world, table, 5)
+    assert state(world, table) == (5, 25)
+
+
+def a_part_whose_files_were_merged_or_replaced_is_refused(world: World) -> None:
+    table, _ = written(world)
+    part, staged = table.part(TIME, ALWAYS), table.stage(world.data(20))
+    world.merge()
+    with pytest.raises(CommitConflict, match="merged or deleted"):
+        table.replace_part(part, staged, TIME, ALWAYS)
+    assert state(world, table) == (20, 20)
+    part = table.part(TIME, ALWAYS)
+    table.replace_part(part, staged, TIME, ALWAYS)
+    with pytest.raises(CommitConflict, match="merged or deleted"):
+        table.replace_part(part, table.stage(world.data(20)), TIME, ALWAYS)
+    assert state(world, table) == (20, 20)
+
+
+def a_part_of_a_table_that_was_rolled_back_is_refused(world: World) -> None:
+    table, first = written(world)
+    part, staged = table.part(TIME, ALWAYS), table.stage(world.data(20))
+    world.make_current(first)
+    with pytest.raises(TableMismatch, match="rolled back"):
+        table.replace_part(part, staged, TIME, ALWAYS)
+    assert world.rows() == 10
+
+
+PARTS_CONTRACT: tuple[Callable[[World], None], ...] = (
+    a_part_is_replaced_while_batches_go_on,
+    a_part_becomes_empty,
+    a_part_whose_files_were_merged_or_replaced_is_refused,
+    a_part_of_a_table_that_was_rolled_back_is_refused,
+)
+"""Of tables with a time."""
+CHANGES_CONTRACT: tuple[Callable[[World], None], ...] = (
+    changes_and_offsets_are_committed_together,
+    a_merge_is_invisible_until_it_is_published,
+    a_merge_is_refused_once_the_table_has_changed,
+    a_merge_is_refused_when_the_table_changes_within_its_commit,
+    a_rolled_back_merge_is_refused,
+    merged_files_and_expired_snapshots_keep_changed_rows,
+)
+"""Of tables whose records change rows."""

@@ -17,6 +17,7 @@ import math
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -30,6 +31,8 @@ from bmq.rest_client.login import CONFIG, LoginUnusable, RestLogin, login_of
 from bmq.spark.jvm import remembered_interrupt, start_session
 from bmq.spark.release import SparkTooOld, require_spark
 from bmq.spark.tables.cluster_tables import ClusterTable
+from bmq.spark.tables.day import Day, day_of
+from bmq.spark.tables.day_rebuild import DayRebuild
 from bmq.spark.tables.ending import ending_of
 from bmq.spark.tables.errors import ChangeNeeded, TableJobError, TableMismatch, TableTaken
 from bmq.spark.tables.heartbeat import heartbeat
@@ -97,6 +100,13 @@ def _count(least: int) -> Callable[[str], int]:
     return count
 
 
+def _day(text: str) -> Day:
+    try:
+        return day_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _seconds(text: str) -> float:
     try:
         seconds = float(text)
@@ -147,6 +157,12 @@ def parser() -> argparse.ArgumentParser:
         "--accept-rollback", action="store_true", help="go on without the rows that a rollback removed"
     )
     arguments.add_argument(
+        "--rebuild-day",
+        type=_day,
+        metavar="YYYY-MM-DD",
+        help="only write this day of an index (UTC) anew, and end; its job may run meanwhile",
+    )
+    arguments.add_argument(
         "--conf", type=_pair, action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark"
     )
     arguments.add_argument(
@@ -178,13 +194,16 @@ def how_to_run(given: argparse.Namespace, on_progress: Callable[[TableProgress],
         maintenance=MaintenancePolicy(every_commits=given.merge_every),
         on_progress=on_progress,
     )
-    if given.warehouse is not None:
-        how["warehouse"] = given.warehouse
-    else:
-        how["catalog"] = Catalog("bmq", "tables", dict(given.catalog_option))
+    how["catalog"] = _catalog(given)
     if given.max_offsets_per_trigger is not None:
         how["max_offsets_per_trigger"] = given.max_offsets_per_trigger
     return how
+
+
+def _catalog(given: argparse.Namespace) -> Catalog:
+    if given.warehouse is not None:
+        return Catalog.in_warehouse(given.warehouse)
+    return Catalog("bmq", "tables", dict(given.catalog_option))
 
 
 def _session(name: str, settings: Mapping[str, str]) -> SparkSession:
@@ -203,6 +222,8 @@ def main(arguments: Sequence[str] | None = None, login: RestLogin | None = None)
     given = options.parse_args(arguments)
     if (given.table is None) != (given.rest is None):
         options.error("--table and --rest go together")
+    if given.rebuild_day is not None:
+        return _rebuild_day(given, login)
     cluster: ClusterTable | None = None
     watch = _watch(given)
 
@@ -243,6 +264,31 @@ def main(arguments: Sequence[str] | None = None, login: RestLogin | None = None)
         tell_end(cluster, failure)
         _say(ended_line(given.output, name, ending_of(failure), None if failure is None else sentence_of(failure)))
     return INTERRUPTED if is_interrupted else exit_code(failure)
+
+
+def _rebuild_day(given: argparse.Namespace, login: RestLogin | None) -> int:
+    """Nothing is reported to the cluster: the job of the index, which may run, does that. Returns the exit code."""
+    try:
+        require_spark("a table")
+        read = (
+            definition_file(given.definition)
+            if given.table is None
+            else ClusterTable(given.rest, given.table, login or _login(given)).definition
+        )
+        definition = read()
+        spark = _session(f"bmq index {definition.name}, {given.rebuild_day.text}", dict(given.conf))
+        options = {"kafka.bootstrap.servers": given.bootstrap, **dict(given.option)}
+        rebuild = DayRebuild(spark, definition, _catalog(given), given.source, options)
+        with remembered_interrupt():
+            rebuilt = rebuild.run(given.rebuild_day, time.time_ns() // 1_000_000)
+    except _KNOWN as error:
+        sys.stderr.write(f"bmq: {error}\n")
+        sys.stderr.flush()
+        return exit_code(error)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    _say(rebuilt.to_text() if given.output is OutputForm.TEXT else rebuilt.to_json())
+    return 0
 
 
 def _login(given: argparse.Namespace) -> RestLogin:

@@ -35,6 +35,8 @@ TABLE_PROPERTIES: Final[Mapping[str, str]] = {
     "write.metadata.previous-versions-max": "100",
     "commit.retry.num-retries": "20",
 }
+CHANGES_PROPERTY: Final = "bmq.changes"
+"""Key and mode of a table whose records change rows, set when it is made."""
 INDEX_ROW_GROUP_BYTES: Final = 8 * 1024 * 1024
 INDEX_BLOOM_BYTES_MAX: Final = 256 * 1024
 """Of one row group and column: enough for 200,000 different values with one false answer in 100."""
@@ -68,6 +70,24 @@ def index_properties(definition: TableDefinition) -> dict[str, str]:
         "write.parquet.row-group-size-bytes": str(INDEX_ROW_GROUP_BYTES),
         "write.parquet.bloom-filter-max-bytes": str(INDEX_BLOOM_BYTES_MAX),
         **{f"write.parquet.bloom-filter-enabled.column.{name}": "true" for name in layout.bloom_columns},
+    }
+
+
+def changes_properties(definition: TableDefinition) -> dict[str, str]:
+    """Properties of a table whose records change rows; none for any other.
+
+    An update is a new row and a mark on the old one's position (merge-on-read), so that no large file is written anew for a few
+    rows. Format 3 keeps these marks as one deletion vector for each file, which goes with its file: so the totals of a snapshot
+    tell how many rows there are.
+    """
+    if definition.changes is None:
+        return {}
+    return {
+        CHANGES_PROPERTY: str(definition.changes),
+        "format-version": "3",
+        "write.merge.mode": "merge-on-read",
+        "write.update.mode": "merge-on-read",
+        "write.delete.mode": "merge-on-read",
     }
 
 

@@ -21,9 +21,17 @@ from bmq.spark.tables.columns import OFFSET_COLUMN, PARTITION_COLUMN, dead_lette
 from bmq.spark.tables.json_shape import JsonParse, ddl, parses
 from bmq.spark.tables.markers import MARKER, marked_avro_schema
 from bmq.spark.tables.protobuf_values import column_name, protobuf_columns
+from bmq.spark.tables.upsert import CHANGE_COLUMN, Change
 from bmq.table_definitions.avro_schema import AvroSchema
 from bmq.table_definitions.definition import Format, Source, TableDefinition, TableField, TimeUnit
 from bmq.table_definitions.index_layout import TIMESTAMP_COLUMN, IndexLayout
+from bmq.table_definitions.row_changes import (
+    DELETING_OPERATION,
+    OPERATION_NAME,
+    UPDATING_OPERATIONS,
+    ChangeMode,
+    before_name,
+)
 
 RECORD_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 """Columns that the source must provide, like the Kafka connector."""
@@ -52,23 +60,19 @@ class _Values:
 
 
 def decoded(records: DataFrame, definition: TableDefinition) -> DataFrame:
-    """The unchanged records, each with its row or the reason why it has none; see `fitting_rows` and `misfit_rows`."""
-    fields = [field for field in definition.fields if field.source is Source.VALUE]
-    records, values = _values(records.select(*RECORD_COLUMNS), definition, fields)
-    leaves = {field.name: _leaf(field, values) for field in definition.fields}
-    columns = {field.name: _converted(field, leaves[field.name]) for field in definition.fields}
-    reasons = [values.reason]
-    for field in definition.fields:
-        is_bytes = field.source in (Source.KEY, Source.HEADER) or (
-            field.source is Source.VALUE and definition.format is Format.RAW
-        )
-        reasons += _reasons(field, leaves[field.name], columns[field.name], is_bytes=is_bytes)
-    row = F.struct(*(column.alias(name) for name, column in columns.items()))
-    return records.select(*RECORD_COLUMNS, row.alias(_ROW), F.coalesce(*reasons).alias(_REASON))
+    """The unchanged records, each with its row or the reason why it has none; see `fitting_rows` and `misfit_rows`.
+
+    Where records change rows, also what each does.
+    """
+    records, values = _values(records.select(*RECORD_COLUMNS), definition, list(definition.value_fields))
+    content = _content(definition, values)
+    row = F.struct(*(column.alias(name) for name, column in content.columns.items()))
+    change = [] if content.change is None else [content.change.alias(CHANGE_COLUMN)]
+    return records.select(*RECORD_COLUMNS, row.alias(_ROW), content.reason.alias(_REASON), *change)
 
 
 def fitting_rows(decoded_records: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Rows for a table with these columns; columns that the definition lacks are null."""
+    """Rows for a table with these columns; columns that the definition lacks are null. Behind them what a record does."""
     row_type = decoded_records.schema[_ROW].dataType
     assert isinstance(row_type, StructType)
     known = {name.lower() for name in row_type.names}
@@ -82,7 +86,8 @@ def fitting_rows(decoded_records: DataFrame, columns: Sequence[str]) -> DataFram
         own[name] if name in own else row.getField(name) if name.lower() in known else F.lit(None) for name in columns
     ]
     fits = decoded_records.where(F.col(_REASON).isNull())
-    return fits.select(*(column.alias(name) for name, column in zip(columns, chosen, strict=True)))
+    change = [CHANGE_COLUMN] if CHANGE_COLUMN in decoded_records.columns else []
+    return fits.select(*(column.alias(name) for name, column in zip(columns, chosen, strict=True)), *change)
 
 
 def laid_out(rows: DataFrame, index: IndexLayout | None) -> DataFrame:
@@ -96,6 +101,71 @@ def misfit_rows(decoded_records: DataFrame) -> DataFrame:
     """Rows for a dead-letter table."""
     bad = decoded_records.where(F.col(_REASON).isNotNull()).withColumnRenamed(_REASON, "reason")
     return bad.select(*dead_letter_columns())
+
+
+# --- what a record is, and does
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """`columns`: of the row. `reason`: null for a record that fits. `change`: what it does to a row; None: each is one."""
+
+    columns: dict[str, Column]
+    reason: Column
+    change: Column | None
+
+
+def _content(definition: TableDefinition, values: _Values) -> _Content:
+    changes = definition.changes
+    leaves = {field.name: _leaf(field, values) for field in definition.fields}
+    columns = {field.name: _converted(field, leaves[field.name]) for field in definition.fields}
+
+    def reasons(of: Sequence[TableField]) -> list[Column]:
+        return [
+            reason for field in of for reason in _reasons(definition, field, leaves[field.name], columns[field.name])
+        ]
+
+    of_row = reasons(definition.fields)
+    if changes is None:
+        return _Content(columns, F.coalesce(values.reason, *of_row), None)
+    if changes.mode is ChangeMode.DEBEZIUM:
+        return _envelope(definition, values, columns, of_row)
+    is_tombstone = F.col("value").isNull() if definition.has_tombstones else F.lit(False)
+    of_key = reasons([field for field in definition.fields if field.name in changes.key])
+    reason = F.when(is_tombstone, F.coalesce(*of_key)).otherwise(F.coalesce(values.reason, *of_row))
+    change = F.when(is_tombstone, Change.DELETE.value).otherwise(Change.UPSERT.value)
+    return _Content(columns, reason, change)
+
+
+def _envelope(
+    definition: TableDefinition, values: _Values, after: dict[str, Column], after_reasons: list[Column]
+) -> _Content:
+    """A change as Debezium writes it. `after`: columns of the row afterwards, and `after_reasons` why that does not fit."""
+    assert definition.changes is not None
+    operation = values.leaves[OPERATION_NAME]
+    has_value, is_deletion = F.col("value").isNotNull(), operation == DELETING_OPERATION
+    columns, key_reasons = dict(after), list[Column]()
+    for field in definition.fields:
+        if field.name not in definition.changes.key:
+            continue
+        is_of_value = field.source is Source.VALUE
+        leaf = values.leaves[before_name(field.name)] if is_of_value else _leaf(field, values)
+        before = _converted(field, leaf)
+        key_reasons += _reasons(definition, field, leaf, before)
+        # What does nothing belongs to no key.
+        columns[field.name] = F.when(has_value, F.when(is_deletion, before).otherwise(after[field.name]))
+    shown = F.substring(operation, 1, _SHOWN_CHARACTERS_MAX)
+    known = (*UPDATING_OPERATIONS, DELETING_OPERATION)
+    no_operation = F.when(operation.isNull(), "the envelope has no op").when(
+        ~operation.isin(*known), F.concat(F.lit("the envelope's op is "), shown, F.lit(f", none of {', '.join(known)}"))
+    )
+    of_row = F.when(is_deletion, F.coalesce(*key_reasons)).otherwise(F.coalesce(*after_reasons))
+    # Behind each deletion Debezium sends a record without a value, for compaction.
+    reason = F.when(has_value, F.coalesce(values.reason, no_operation, of_row))
+    change = (
+        F.when(~has_value, Change.NOTHING.value).when(is_deletion, Change.DELETE.value).otherwise(Change.UPSERT.value)
+    )
+    return _Content(columns, reason, change)
 
 
 # --- values
@@ -267,13 +337,16 @@ def _from_number(unit: TimeUnit, number: Column) -> Column:
     return F.when(is_possible, convert(number))
 
 
-def _reasons(field: TableField, leaf: Column, column: Column, *, is_bytes: bool) -> list[Column]:
+def _reasons(definition: TableDefinition, field: TableField, leaf: Column, column: Column) -> list[Column]:
+    is_bytes = field.source in (Source.KEY, Source.HEADER) or (
+        field.source is Source.VALUE and definition.format is Format.RAW
+    )
     found = []
     if field.source is Source.VALUE and field.type not in ("string", "binary"):
         found.append(_no_type(field, leaf, column))
     if field.type == "string" and is_bytes:
         found.append(F.when(~F.is_valid_utf8(leaf.cast("string")), f"field {field.name} is no UTF-8"))
-    if field.required:
+    if definition.is_required(field):
         found.append(F.when(column.isNull(), f"field {field.name} is missing"))
     return found
 

@@ -2,7 +2,8 @@
 
 Spark's writer commits rows but cannot change a property in the same commit. So rows are staged first, in a snapshot of the
 table's metadata that readers do not see (write-audit-publish). Then one Iceberg transaction adds the staged files and the
-offsets.
+offsets. A merge is staged in the same way, and depends on the snapshot that it has read: its transaction makes the staged snapshot
+the current one, if that is still so.
 
 Iceberg repeats a refused transaction on newer metadata, but only its updates. It does not check again whether another job
 moved the offsets, the table was rolled back, or another engine expired the staged snapshot and deleted its files. So each
@@ -15,6 +16,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -23,7 +25,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from bmq.spark.tables.columns import OWNER_PROPERTY, create_statement, evolution_statements, quoted
+from bmq.spark.tables.columns import CHANGES_PROPERTY, OWNER_PROPERTY, create_statement, evolution_statements, quoted
 from bmq.spark.tables.errors import CommitConflict, TableJobError, TableMismatch
 from bmq.spark.tables.snapshot_chain import STAGE_SUMMARY, WAP_PROPERTY, AncestorSnapshot, check_chain, check_staging
 from bmq.spark.tables.table_offsets import OFFSETS_PROPERTY, WRITER_PROPERTY, TableOffsets, Writer
@@ -33,11 +35,13 @@ _CATALOG_CLASS: Final = "org.apache.iceberg.spark.SparkCatalog"
 _VALIDATION_FAILED: Final = "org.apache.iceberg.exceptions.ValidationException"
 _METADATA_MOVED: Final = "org.apache.iceberg.exceptions.CommitFailedException"
 _CONFLICTS: Final = frozenset({_VALIDATION_FAILED, _METADATA_MOVED})
+_CAUSES_MAX: Final = 20
 _SCHEMA_ATTEMPTS_MAX: Final = 20
 _COMMIT_ATTEMPTS_MAX: Final = 20
 """Tries of one commit while others, such as merges, change the metadata."""
 _WAP_SETTING: Final = "spark.wap.id"
 _WAP_SUMMARY: Final = "wap.id"
+_SNAPSHOT_SETTING: Final = "spark.sql.iceberg.snapshot-property."
 # Iceberg's own cherry-pick sets these too: cleanup sees from them that the staged files are in use.
 _PUBLISHED_SUMMARY: Final = "published-wap-id"
 _SOURCE_SUMMARY: Final = "source-snapshot-id"
@@ -78,10 +82,26 @@ class Catalog:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """Files that are written but not in the table yet."""
+    """Files that are written but not in the table yet. `merged_into`: what a merge has read; its snapshot is valid only behind that
+    one, or as the first one (None).
+    """
 
     stage_id: str
     snapshot_id: int
+    files: Sequence[Any]
+    is_merge: bool = False
+    merged_into: int | None = None
+
+    @property
+    def rows(self) -> int:
+        return sum(int(file.recordCount()) for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class TablePart:
+    """Files of whole partitions, and the offsets up to which they have the topic."""
+
+    offsets: TableOffsets | None
     files: Sequence[Any]
 
     @property
@@ -91,7 +111,7 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class TableTotals:
-    """Totals of the snapshot that readers see; `snapshot_id` is None before the first one."""
+    """Totals of the snapshot that readers see; `snapshot_id` is None before the first one. `rows`: without deleted ones."""
 
     snapshot_id: int | None
     rows: int
@@ -127,6 +147,12 @@ class IcebergTable:
             raise TableMismatch(
                 f"the files of {self.name} are those of an index with other fields or keys, or of none: drop them (DROP TABLE "
                 f"{self.identifier} PURGE), delete the checkpoint, and start the job again"
+            )
+        if existing.get(CHANGES_PROPERTY) != properties.get(CHANGES_PROPERTY):
+            raise TableMismatch(
+                f"the rows of {self.name} were written {_changes_words(existing.get(CHANGES_PROPERTY))}, and its definition says "
+                f"{_changes_words(properties.get(CHANGES_PROPERTY))}: drop them (DROP TABLE {self.identifier} PURGE), delete the "
+                "checkpoint, and start the job again"
             )
         self._check_staging(self._load())
         for _ in range(_SCHEMA_ATTEMPTS_MAX):
@@ -187,7 +213,7 @@ class IcebergTable:
         summary = snapshot.summary()
         return TableTotals(
             snapshot.snapshotId(),
-            int(summary.get("total-records") or 0),
+            int(summary.get("total-records") or 0) - int(summary.get("total-position-deletes") or 0),
             int(summary.get("total-data-files") or 0),
             int(summary.get("total-files-size") or 0),
         )
@@ -197,12 +223,41 @@ class IcebergTable:
 
         Raises TableMismatch: the table does not stage rows.
         """
+
+        def append(stage_id: str) -> None:
+            rows.writeTo(self.identifier).option(f"snapshot-property.{STAGE_SUMMARY}", stage_id).append()
+
+        return self._staged(rows.sparkSession, append)
+
+    def stage_merge(self, session: SparkSession, statement: str) -> Staged:
+        """Run a statement that merges into this table, see `stage`. Raises CommitConflict: others changed the table meanwhile."""
+
+        def merge(stage_id: str) -> None:
+            # A statement has no options, so its session has them.
+            session.conf.set(_SNAPSHOT_SETTING + STAGE_SUMMARY, stage_id)
+            try:
+                session.sql(statement).collect()
+            finally:
+                session.conf.unset(_SNAPSHOT_SETTING + STAGE_SUMMARY)
+
+        try:
+            staged = self._staged(session, merge)
+        except Py4JJavaError as error:
+            if _is_conflict(error):
+                raise CommitConflict(f"table {self.name} was changed while a batch was merged into it") from error
+            raise
+        snapshot = self._load().snapshot(staged.snapshot_id)
+        if snapshot is None:
+            raise CommitConflict(f"the staged snapshot of table {self.name} was expired by another job")
+        parent_id = snapshot.parentId()
+        return replace(staged, is_merge=True, merged_into=None if parent_id is None else int(parent_id))
+
+    def _staged(self, session: SparkSession, write: Callable[[str], None]) -> Staged:
         self._check_staging(self._load())
         stage_id = uuid.uuid4().hex
-        session = rows.sparkSession
         session.conf.set(_WAP_SETTING, stage_id)
         try:
-            rows.writeTo(self.identifier).option(f"snapshot-property.{STAGE_SUMMARY}", stage_id).append()
+            write(stage_id)
         finally:
             session.conf.unset(_WAP_SETTING)
         table = self._load()
@@ -227,10 +282,54 @@ class IcebergTable:
                 raise CommitConflict(f"the offsets of table {self.name} have moved")
             if writer is not None and self._properties(table).get(WRITER_PROPERTY + self._key) != writer.to_json():
                 raise CommitConflict(f"table {self.name} has another writer")
-            self._add_files(transaction, staged)
+            if staged.is_merge:
+                self._make_current(transaction, table, staged)
+            else:
+                self._add_files(transaction, staged)
             self._set_offsets(transaction, replace(new, snapshot_id=int(table.currentSnapshot().snapshotId())))
 
         return int(self._commit(change, staged.snapshot_id).currentSnapshot().snapshotId())
+
+    def part(self, column: str, bounds: tuple[datetime, datetime]) -> TablePart:
+        """Files with rows whose time is from the first bound on and before the second, and the offsets up to which they have the topic."""
+        table = self._load()
+        return TablePart(self._checked_offsets(table), tuple(self._files_within(table, column, bounds)))
+
+    def replace_part(self, part: TablePart, staged: Staged, column: str, bounds: tuple[datetime, datetime]) -> int:
+        """Put the staged files in the place of the part's, in one commit; the offsets stay. Returns the new snapshot's id.
+
+        Rows that others have added to the part since stay. Raises CommitConflict: some of the part's files are not in the table any more,
+        or the staged snapshot expired. Raises TableMismatch: the table was rolled back.
+        """
+
+        def change(transaction: Any, table: Any) -> None:
+            self._check_staging(table)
+            self._checked_offsets(table)
+            present = {str(file.location()) for file in self._files_within(table, column, bounds)}
+            if not {str(file.location()) for file in part.files} <= present:
+                raise CommitConflict(f"files of table {self.name} were merged or deleted while they were written anew")
+            overwrite = transaction.newOverwrite()
+            for file in part.files:
+                overwrite.deleteFile(file)
+            for file in staged.files:
+                overwrite.addFile(file)
+            overwrite.set(_PUBLISHED_SUMMARY, staged.stage_id)
+            overwrite.set(_SOURCE_SUMMARY, str(staged.snapshot_id))
+            overwrite.commit()
+
+        return int(self._commit(change, staged.snapshot_id).currentSnapshot().snapshotId())
+
+    def _files_within(self, table: Any, column: str, bounds: tuple[datetime, datetime]) -> list[Any]:
+        expressions = _jvm(self._spark).org.apache.iceberg.expressions.Expressions
+        # As texts: a number would reach Java as an Integer or a Long, as its size is.
+        start, end = (bound.isoformat() for bound in bounds)
+        both = getattr(expressions, "and")  # a word of Python's own
+        within = both(expressions.greaterThanOrEqual(column, start), expressions.lessThan(column, end))
+        tasks = table.newScan().filter(within).planFiles()
+        try:
+            return [task.file() for task in _each(tasks)]
+        finally:
+            tasks.close()
 
     def _add_files(self, transaction: Any, staged: Staged) -> None:
         # Done even without files: offsets need a snapshot to name.
@@ -240,6 +339,13 @@ class IcebergTable:
         append.set(_PUBLISHED_SUMMARY, staged.stage_id)
         append.set(_SOURCE_SUMMARY, str(staged.snapshot_id))
         append.commit()
+
+    def _make_current(self, transaction: Any, table: Any, staged: Staged) -> None:
+        """Raises CommitConflict: the merge was made with other rows than the present ones."""
+        current = table.currentSnapshot()
+        if (None if current is None else int(current.snapshotId())) != staged.merged_into:
+            raise CommitConflict(f"table {self.name} was changed since a batch was merged into it")
+        transaction.manageSnapshots().setCurrentSnapshot(staged.snapshot_id).commit()
 
     def _set_offsets(self, transaction: Any, offsets: TableOffsets) -> None:
         transaction.updateProperties().set(OFFSETS_PROPERTY + self._key, offsets.to_json()).commit()
@@ -303,6 +409,22 @@ class IcebergTable:
 
 def _jvm(spark: SparkSession) -> Any:
     return spark._jvm
+
+
+def _is_conflict(error: Py4JJavaError) -> bool:
+    """Whether Iceberg refused a commit, also one that Spark made, which wraps the exception."""
+    exception = error.java_exception
+    for _ in range(_CAUSES_MAX):
+        if exception is None:
+            break
+        if str(exception.getClass().getName()) in _CONFLICTS:
+            return True
+        exception = exception.getCause()
+    return False
+
+
+def _changes_words(changes: str | None) -> str:
+    return "a row for each record" if changes is None else f"as changes, {changes}"
 
 
 def _class_of(error: Py4JJavaError) -> str:

@@ -4,7 +4,8 @@ A batch is decoded, its rows are staged, and one commit adds them and moves the 
 table decides what is written: of a batch's offsets, those at or after the table's own. Records that do not fit are
 committed to the dead-letter table first, in the same way and with separate offsets; these are ahead if the job died in
 between. The rest of such a batch is then decoded by the definition it began with, because a record that fits one
-definition but not the other could end up in neither table.
+definition but not the other could end up in neither table. Where records change rows, the last one of each key is merged
+(`upsert`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from bmq.protocol.errors import BmqError
 from bmq.spark.tables.checkpoint import Checkpoint
-from bmq.spark.tables.columns import dead_letter_columns, index_properties, partition_terms, table_columns
+from bmq.spark.tables.columns import (
+    changes_properties,
+    dead_letter_columns,
+    index_properties,
+    partition_terms,
+    table_columns,
+)
 from bmq.spark.tables.decoding import decoded, fitting_rows, laid_out, misfit_rows
 from bmq.spark.tables.errors import (
     CommitConflict,
@@ -35,7 +42,7 @@ from bmq.spark.tables.errors import (
 )
 from bmq.spark.tables.iceberg import Catalog, IcebergTable, Staged
 from bmq.spark.tables.jvm_errors import first_line, is_data_loss, job_errors
-from bmq.spark.tables.maintenance import Maintenance
+from bmq.spark.tables.maintenance import Kept, Maintenance
 from bmq.spark.tables.maintenance_policy import MaintenancePolicy
 from bmq.spark.tables.progress import TableProgress
 from bmq.spark.tables.table_offsets import (
@@ -54,6 +61,7 @@ from bmq.spark.tables.table_offsets import (
     unwritten,
 )
 from bmq.spark.tables.topic import Topic, TopicState
+from bmq.spark.tables.upsert_stage import stage_last_records
 from bmq.table_definitions.definition import TableDefinition
 from bmq.table_definitions.evolution import alterations
 
@@ -72,6 +80,7 @@ class _Outcome:
     files: int
     topic_state: TopicState
     is_replay: bool = False
+    deletions: int = 0
 
 
 class TableJob:
@@ -213,7 +222,10 @@ class TableJob:
 
     def _ensure_tables(self, definition: TableDefinition) -> None:
         self._table.ensure(
-            table_columns(definition), definition.topic, partition_terms(definition), index_properties(definition)
+            table_columns(definition),
+            definition.topic,
+            partition_terms(definition),
+            {**index_properties(definition), **changes_properties(definition)},
         )
         name = definition.dead_letter_table
         self._dead_letters = None if name is None else IcebergTable(self._spark, self._catalog, name, self._name)
@@ -254,9 +266,10 @@ class TableJob:
         else:
             raise TableTaken(f"table {self._name}: others keep writing it, batch {batch} found no place between them")
         self._report(batch, outcome, began_ns)
-        if outcome.rows or outcome.dead_letters:
+        if outcome.rows or outcome.dead_letters or outcome.deletions:
+            of_table = Kept(self._definition.index, has_deletes=self._definition.changes is not None)
             self._maintenance.committed(
-                {table.identifier: self._definition.index if table is self._table else None for table in self._tables}
+                {table.identifier: of_table if table is self._table else Kept() for table in self._tables}
             )
 
     def _reload_definition(self) -> None:
@@ -290,9 +303,15 @@ class TableJob:
             definition_for(offsets, dead_offsets, current=self._definition.to_json())
         )
         rows = decoded(_behind(records, offsets), definition)
-        staged = self._table.stage(laid_out(fitting_rows(rows, self._table.column_names()), definition.index))
+        fitting = fitting_rows(rows, self._table.column_names())
+        if definition.changes is None:
+            staged = self._table.stage(laid_out(fitting, definition.index))
+            records_that_fit, deletions = staged.rows, 0
+        else:
+            staged, summary = stage_last_records(self._table, fitting, definition)
+            records_that_fit, deletions = summary.records, summary.deletes
         refused: Staged | None = None
-        if not all_fit(ranges, staged.rows):
+        if not all_fit(ranges, records_that_fit):
             refused = self._stage_misfits(_behind(rows, dead_offsets))
         # Checked last: everything read so far came from a topic that still has this id.
         state = self._topic.state()
@@ -306,6 +325,7 @@ class TableJob:
             dead_letters=0 if refused is None else refused.rows,
             files=len(staged.files),
             topic_state=state,
+            deletions=deletions,
         )
 
     def _stage_misfits(self, rows: DataFrame) -> Staged | None:
@@ -344,6 +364,7 @@ class TableJob:
                 at_ms=time.time_ns() // 1_000_000,
                 duration_ms=(time.monotonic_ns() - began_ns) // 1_000_000,
                 is_replay=outcome.is_replay,
+                deletions=outcome.deletions,
             )
         )
 

@@ -37,7 +37,8 @@ def batch_line(form: OutputForm, progress: TableProgress) -> str:
     if form is not OutputForm.TEXT:
         return progress.to_json()
     dead = f", {progress.dead_letters} dead letters" if progress.dead_letters else ""
-    written = "nothing new" if progress.is_replay else f"{progress.rows} rows{dead}"
+    deleted = f", {progress.deletions} keys deleted" if progress.deletions else ""
+    written = "nothing new" if progress.is_replay else f"{progress.rows} rows{deleted}{dead}"
     return (
         f"{progress.table}: batch {progress.batch}: {written} in {progress.duration_ms / 1_000:.1f} s; "
         f"{progress.table_rows} rows in all, {progress.lag} records behind"

@@ -11,6 +11,7 @@ from bmq.table_definitions.index_layout import Every, IndexLayout
 
 _HOUR_MS: Final = 3_600_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+DELETED_PART_MAX: Final = 0.2
 _PARTITION_MS: Final = {Every.HOUR: _HOUR_MS, Every.DAY: 24 * _HOUR_MS}
 
 
@@ -36,17 +37,23 @@ class MaintenancePolicy:
             raise ValueError("snapshots_min is at least 1, files_min at least 2, every_commits at least 0")
 
 
-def merge_statement(catalog: str, table: str, policy: MaintenancePolicy, index: IndexLayout | None = None) -> str:
+def merge_statement(
+    catalog: str, table: str, policy: MaintenancePolicy, index: IndexLayout | None = None, *, has_deletes: bool = False
+) -> str:
     """The statement that merges small files. If a long merge fails, the part that it has merged is kept.
 
     `table`: its whole identifier. Without the catalog's name, Iceberg first looks for a catalog called like the namespace and
-    logs that it found none. Files of an index are sorted anew, so that each has few of the keys.
+    logs that it found none. Files of an index are sorted anew, so that each has few of the keys. `has_deletes`: rows of its files are
+    marked as deleted.
     """
-    options = {
+    options: dict[str, object] = {
         "min-input-files": policy.files_min,
         "target-file-size-bytes": policy.target_file_bytes,
         "partial-progress.enabled": "true",
     }
+    if has_deletes:
+        # A file of which this part was deleted is written anew without it, whatever its size.
+        options["delete-ratio-threshold"] = DELETED_PART_MAX
     pairs = ", ".join(f"{text(key)}, {text(str(value))}" for key, value in options.items())
     sort = ""
     if index is not None:

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableProgress:
-    """`batch`: Spark's number. `rows`, `dead_letters`, `files`: written by this batch.
+    """`batch`: Spark's number. `rows`, `dead_letters`, `files`: written by this batch. `deletions`: keys that it deleted, of a table
+    whose records change rows.
 
     `next_offsets`: each partition's first offset not in the table; `end_offsets`: the topic's ends, read after the
     batch. `table_rows`, `table_files`, `table_bytes`: totals of the table's snapshot; `dead_letter_rows`: of the other
@@ -33,6 +34,7 @@ class TableProgress:
     at_ms: int
     duration_ms: int
     is_replay: bool
+    deletions: int = 0
 
     @property
     def lag(self) -> int:

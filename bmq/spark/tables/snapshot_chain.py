@@ -35,18 +35,26 @@ def check_chain(chain: Iterable[AncestorSnapshot], offsets: TableOffsets | None,
     """
     wanted = None if offsets is None else offsets.snapshot_id
     current: int | None = None
+    visible: AncestorSnapshot | None = None
     for snapshot in chain:
         current = snapshot.snapshot_id if current is None else current
-        if snapshot.is_stage:
-            raise TableMismatch(
-                f"snapshot {snapshot.snapshot_id} of table {table} has rows of a batch without their offsets, since "
-                f"{WAP_PROPERTY} was off when they were written: roll the table back to snapshot {snapshot.parent_id}, "
-                "or they are written twice"
-            )
-        # An expired parent is still known by its id.
-        if wanted is not None and wanted in (snapshot.snapshot_id, snapshot.parent_id):
+        # A merge is published by making its staged snapshot the current one: then the offsets name it.
+        if wanted is not None and snapshot.snapshot_id == wanted:
             wanted = None
             break
+        if snapshot.is_stage and visible is None:
+            visible = snapshot
+        # An expired parent is still known by its id.
+        if wanted is not None and snapshot.parent_id == wanted:
+            wanted = None
+            break
+    # Behind a rollback older stages that were published are the newest ones.
+    if visible is not None and wanted is None:
+        raise TableMismatch(
+            f"snapshot {visible.snapshot_id} of table {table} has rows of a batch without their offsets, since "
+            f"{WAP_PROPERTY} was off when they were written: roll the table back to snapshot {visible.parent_id}, "
+            "or they are written twice"
+        )
     if wanted is not None:
         raise TableMismatch(
             f"the offsets of table {table} count what was written up to snapshot {wanted}, which is no ancestor of its "

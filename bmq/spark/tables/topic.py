@@ -6,7 +6,7 @@ its reads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -52,6 +52,28 @@ class Topic:
         finally:
             admin.close()
 
+    def first_offsets(self, since_ms: int | None = None) -> dict[int, int | None]:
+        """Of each partition the first offset, or the first one with a timestamp since then; None: there is none. Raises TableJobError."""
+        admin = self._admin()
+        try:
+            partitions = admin.describeTopics([self.name]).allTopicNames().get().get(self.name).partitions().size()
+            specs: Any = self._jvm.org.apache.kafka.clients.admin.OffsetSpec
+            ask = specs.earliest if since_ms is None else lambda: specs.forTimestamp(since_ms)
+            found = self._offsets(admin, partitions, ask)
+            return {number: offset if offset >= 0 else None for number, offset in found.items()}
+        except Py4JJavaError as error:
+            cause = error.java_exception.getCause() or error.java_exception
+            raise TableJobError(f"topic {self.name} cannot be asked for: {cause.getMessage()}") from None
+        finally:
+            admin.close()
+
+    def records_between(self, offset_options: Mapping[str, str]) -> DataFrame:
+        """Records of these offsets, once, with the Kafka connector's columns."""
+        if self._source == _OWN_SOURCE:
+            register(self._spark)
+        reader = self._spark.read.format(self._source).options(**self._options).option("includeHeaders", "true")
+        return reader.options(**offset_options).load()
+
     def records(self, starting_offsets: str, max_offsets_per_trigger: int | None) -> DataFrame:
         """A stream of records with the Kafka connector's columns. `starting_offsets`: for a new checkpoint."""
         if self._source == _OWN_SOURCE:
@@ -68,7 +90,7 @@ class Topic:
         return reader.load()
 
     def _admin(self) -> Any:
-        jvm: Any = self._spark._jvm
+        jvm = self._jvm
         client = jvm.org.apache.kafka.clients.admin.AdminClient
         if isinstance(client, JavaPackage):
             raise TableJobError("the jars of the Kafka connector are missing: name them in spark.jars")
@@ -83,11 +105,18 @@ class Topic:
             cause = error.java_exception.getCause() or error.java_exception
             raise TableJobError(f"no client for topic {self.name}: {cause.getMessage()}") from None
 
+    @property
+    def _jvm(self) -> Any:
+        return self._spark._jvm
+
     def _end_offsets(self, admin: Any, partitions: int) -> dict[int, int]:
-        jvm: Any = self._spark._jvm
+        return self._offsets(admin, partitions, self._jvm.org.apache.kafka.clients.admin.OffsetSpec.latest)
+
+    def _offsets(self, admin: Any, partitions: int, spec: Callable[[], Any]) -> dict[int, int]:
+        jvm = self._jvm
         wanted = jvm.java.util.HashMap()
         places = [jvm.org.apache.kafka.common.TopicPartition(self.name, number) for number in range(partitions)]
         for place in places:
-            wanted.put(place, jvm.org.apache.kafka.clients.admin.OffsetSpec.latest())
+            wanted.put(place, spec())
         found = admin.listOffsets(wanted).all().get()
         return {number: found.get(place).offset() for number, place in enumerate(places)}

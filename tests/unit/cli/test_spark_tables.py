@@ -182,3 +182,9 @@ def test_a_state_for_people_and_for_programs() -> None:
     assert json.loads(commands.state_json(taken)) == {
         "table": "orders", "state": "taken", "error": "it was taken over", "again_in_s": 300, "version": 3,
     }  # fmt: skip
+
+
+def test_a_day_that_is_none_is_refused_before_spark_starts() -> None:
+    result = bmq("index", "i", *PLACES, "--rebuild-day", "soon")
+    assert result.exit_code == 2
+    assert "'soon' is no day; write it as 2026-11-29, in UTC" in " ".join(result.output.replace("│", " ").split())

@@ -83,6 +83,20 @@ def test_a_definition_from_standard_input(node: Node) -> None:
     assert "rows" in node.cluster.image.tables
 
 
+def test_a_table_with_a_key_from_the_command(node: Node, tmp_path: Path) -> None:
+    file = written(tmp_path, FORM)
+    shown("create", file, "--key", "id")
+    stored = node.cluster.image.tables["rows"]
+    assert '"changes":{"key":["id"],"mode":"upsert"' in str(stored)
+    text = " ".join(shown("describe", "rows").split())
+    assert "rows the last record of each id (upsert)" in text and "id long value id key" in text
+    assert bmq("create", file, "--key", "id", "--mode", "debezium").exit_code == 1, "another one exists"
+    with_key = written(tmp_path, {**FORM, "changes": {"key": ["id"], "mode": "upsert"}}, "key.json")
+    assert shown("create", with_key) == "Table rows is there already.\n"
+    refused = bmq("create", with_key, "--key", "city")
+    assert refused.exit_code == 1 and "the command says" in str(refused.exception)
+
+
 @pytest.mark.parametrize(("answer", "is_done"), [("n", False), ("y", True)])
 def test_on_a_terminal_what_changes_is_shown_and_asked_for(
     node: Node, monkeypatch: pytest.MonkeyPatch, answer: str, is_done: bool
@@ -110,6 +124,7 @@ def test_tables_are_described(node: Node, tmp_path: Path) -> None:
         "table rows",
         f"topic orders ({table_id})",
         "values json",
+        "rows one for each record",
         "begins at earliest",
         "partitioned by day of at, bucket (16) of id",
         "what does not fit goes to rows_dead_letter",

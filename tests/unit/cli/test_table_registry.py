@@ -107,6 +107,15 @@ def test_a_definition_of_a_subject(registry: Registry) -> None:
     assert only.avro is not None and set(only.avro.by_id) == {9}
 
 
+def test_a_definition_with_a_key(registry: Registry) -> None:
+    ask = ("define", "rows", "--topic", "orders", "--registry", registry.url)
+    definition = TableDefinition.from_json(bmq(*ask, "--key", "id, note").stdout)
+    assert definition.changes is not None and str(definition.changes) == "upsert by id, note"
+    assert "no envelope of Debezium" in sentence(bmq(*ask, "--key", "id", "--mode", "debezium"))
+    unusable = bmq(*ask, "--mode", "debezium")
+    assert unusable.exit_code == 2 and "name the fields of the key too" in unusable.stderr
+
+
 def test_a_subject_of_json_says_what_is_left_out(registry: Registry) -> None:
     result = bmq("define", "rows", "--topic", "orders", "--registry", registry.url, "--subject", "visits")
     assert json.loads(result.stdout)["json_framing"] == "registry"

@@ -18,6 +18,7 @@ from bmq.index.errors import SourceAway
 from bmq.index.hdfs_files import WAREHOUSE_PROPERTY, HdfsFiles, HdfsFileSystem
 from bmq.log.store import FileMissing, FileStatus, StorageUnavailable
 from bmq.spark.source.loop_thread import LoopThread
+from tests.support.table_files import check_recipes, orders_on
 
 pytestmark = pytest.mark.unit
 
@@ -100,6 +101,12 @@ def test_pyiceberg_reads_by_the_same_client(store: Store) -> None:
         assert stream.read() == b"12"
     with pytest.raises(FileNotFoundError), files.new_input(f"{WAREHOUSE}/tables/t/metadata/none").open():
         pass
+
+
+def test_the_recipes_of_the_documentation(store: Store) -> None:
+    """tests/integration/hdfs/test_read_tables.py has them on a real HDFS."""
+    store.files |= orders_on(WAREHOUSE)
+    check_recipes(WAREHOUSE)
 
 
 def test_files_outside_of_the_warehouse_are_not_read(store: Store) -> None:

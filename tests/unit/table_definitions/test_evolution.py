@@ -88,6 +88,7 @@ def test_records_that_do_not_fit_may_be_kept_from_now_on() -> None:
         (definition(name="other"), "name is orders and stays so: a table keeps its name"),
         (definition(topic="other"), "topic is shop.orders and stays so: "),
         (definition(partitioning=[]), "partitioning is day of at, bucket of id and stays so: "),
+        (definition(changes={"key": ["id"]}), "changes is None and stays so: rows were written so; make another table"),
         (definition(starting_offsets="latest"), "starting_offsets is earliest and stays so: "),
         (definition(dead_letter="bad"), "dead_letter is orders_dead_letter and stays so: "),
         (

@@ -129,6 +129,26 @@ def test_a_refresh_adds_columns_and_ids_and_keeps_the_rest() -> None:
     assert late.avro is not None and set(late.avro.by_id) == {101, 102}, "ids that are in use stay"
 
 
+def test_an_envelope_gives_the_columns_of_its_row() -> None:
+    row: dict[str, Any] = {**ORDER, "name": "Value"}
+    fields: list[dict[str, Any]] = [
+        {"name": "before", "type": ["null", row]},
+        {"name": "after", "type": ["null", "shop.Value"]},
+    ]
+    envelope = {"type": "record", "name": "Envelope", "fields": [*fields, {"name": "op", "type": "string"}]}
+    changes = {"key": ["id"], "mode": "debezium"}
+    defined = define_table("orders", "o", "s", [avro(1, envelope)], changes)
+    plain = define_table("orders", "o", "s", [avro(1, ORDER)])
+    assert columns(defined.definition) == columns(plain.definition)
+    assert [each.steps for each in defined.left_out] == [each.steps for each in plain.left_out]
+    more = {"name": "note", "type": ["null", "string"]}
+    newest = {**envelope, "fields": [{**fields[0], "type": ["null", {**row, "fields": [*ORDER["fields"], more]}]}, *envelope["fields"][1:]]}  # fmt: skip
+    refreshed = refreshed_table(defined.definition, "s", [avro(1, envelope), avro(2, newest)]).definition
+    assert columns(refreshed).keys() - columns(defined.definition).keys() == {"note"}
+    with pytest.raises(InvalidDefinition, match="no record after, so it is no envelope of Debezium"):
+        define_table("orders", "o", "s", [avro(1, ORDER)], changes)
+
+
 @pytest.mark.parametrize(
     ("versions", "sentence"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bmq.spark.tables.columns import (
+    changes_properties,
     create_statement,
     dead_letter_columns,
     evolution_statements,
@@ -90,3 +91,12 @@ def test_columns_are_added_and_widened_and_never_dropped() -> None:
 def test_another_type_is_refused(old: str, new: str) -> None:
     with pytest.raises(TableMismatch, match="column a of table t"):
         evolution_statements(T, {"a": old}, {"a": new}, "t")
+
+
+def test_a_table_whose_records_change_rows_marks_deleted_ones() -> None:
+    assert changes_properties(definition()) == {}
+    found = changes_properties(definition(changes={"key": ["id", "city"], "mode": "debezium"}))
+    assert found["bmq.changes"] == "debezium by id, city"
+    statement = create_statement(T, {"id": "bigint"}, "t", properties=found)
+    assert "'format-version' = '3'" in statement and "'format-version' = '2'" not in statement
+    assert "'write.merge.mode' = 'merge-on-read'" in statement

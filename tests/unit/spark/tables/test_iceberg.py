@@ -8,12 +8,21 @@ from typing import Any, cast
 import pytest
 
 pytest.importorskip("pyspark")
+from py4j.protocol import Py4JJavaError
 
 from bmq.spark.tables.errors import CommitConflict, TableMismatch
 from bmq.spark.tables.snapshot_chain import AncestorSnapshot, check_chain, check_staging
 from bmq.spark.tables.table_offsets import TableOffsets
-from tests.fakes.iceberg import FakeIceberg, FakeRows, fake_table
-from tests.support.iceberg_contract import CONTRACT, DisturbedTable, World, write, written
+from tests.fakes.iceberg import FakeIceberg, FakeRows, FakeSession, fake_table, java_error
+from tests.support.iceberg_contract import (
+    CHANGES_CONTRACT,
+    CONTRACT,
+    PARTS_CONTRACT,
+    DisturbedTable,
+    World,
+    write,
+    written,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -25,6 +34,9 @@ class FakeWorld(FakeIceberg):
     def data(self, rows: int, before_append: Callable[[], object] = lambda: None) -> Any:
         return FakeRows(self, rows, before_append)
 
+    def changes(self, rows: int) -> tuple[Any, str]:
+        return FakeSession(self, rows), "MERGE"
+
     def expire(self, snapshot_id: Any) -> None:
         super().expire([snapshot_id])
 
@@ -32,7 +44,7 @@ class FakeWorld(FakeIceberg):
         super().expire([number for number in self.metadata.snapshots if number != self.metadata.current])
 
 
-@pytest.mark.parametrize("check", CONTRACT, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", [*CONTRACT, *CHANGES_CONTRACT, *PARTS_CONTRACT], ids=lambda check: check.__name__)
 def test_contract(check: Callable[[World], None]) -> None:
     check(FakeWorld())
 
@@ -51,6 +63,26 @@ def test_a_table_that_others_keep_changing_is_given_up() -> None:
     assert world.rows() == 20 and not world.metadata.tags
 
 
+@pytest.mark.parametrize("wrapped_in", ["", "org.apache.spark.SparkException"])
+def test_a_merge_that_iceberg_refuses_is_tried_again(wrapped_in: str) -> None:
+    world = FakeWorld()
+    table, _ = written(world)
+    session = FakeSession(world, 5)
+
+    def refused(error: str) -> None:
+        def sql(statement: str) -> None:
+            raise java_error(error, wrapped_in=wrapped_in)
+
+        session.sql = sql  # type: ignore[method-assign]
+        table.stage_merge(cast(Any, session), "MERGE")
+
+    with pytest.raises(CommitConflict, match="while a batch was merged into it"):
+        refused("ValidationException")
+    with pytest.raises(Py4JJavaError):
+        refused("NoSuchTableException")
+    assert world.rows() == 20
+
+
 def tied(snapshot_id: int | None) -> TableOffsets:
     return TableOffsets("orders", "an-id", {0: 5}, snapshot_id=snapshot_id)
 
@@ -62,6 +94,9 @@ def test_the_chain_is_walked_no_further_than_to_the_snapshot_of_the_offsets() ->
         raise AssertionError("8 was enough")
 
     check_chain(chain(), tied(8), "t")
+    check_chain([AncestorSnapshot(9, 8, is_stage=True)], tied(9), "t")
+    with pytest.raises(TableMismatch, match="roll the table back to snapshot 8"):
+        check_chain([AncestorSnapshot(9, 8, is_stage=True)], tied(8), "t")
     check_chain(chain(), tied(7), "t")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -31,6 +32,7 @@ PROGRESS = TableProgress(
 
 def test_a_batch_in_each_form() -> None:
     assert json.loads(batch_line(OutputForm.JSON, PROGRESS))["lag"] == 7
+    assert "10 rows, 3 keys deleted, 2 dead" in batch_line(OutputForm.TEXT, replace(PROGRESS, deletions=3))
     assert batch_line(OutputForm.STATES, PROGRESS).startswith('{"table"')
     assert batch_line(OutputForm.TEXT, PROGRESS) == (
         "orders: batch 3: 10 rows, 2 dead letters in 1.2 s; 50 rows in all, 7 records behind"

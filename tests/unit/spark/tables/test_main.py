@@ -15,9 +15,12 @@ pytest.importorskip("pyspark")
 from bmq.rest_client.login import RestLogin
 from bmq.spark.tables import __main__ as command
 from bmq.spark.tables.cluster_tables import ClusterTable
+from bmq.spark.tables.day import Day
+from bmq.spark.tables.day_rebuild import RebuiltDay
 from bmq.spark.tables.ending import Ending
-from bmq.spark.tables.errors import RecordsLost, TableJobError, TableTaken
+from bmq.spark.tables.errors import RecordsLost, TableJobError, TableMismatch, TableTaken
 from bmq.spark.tables.heartbeat import heartbeat
+from bmq.spark.tables.iceberg import Catalog
 from bmq.spark.tables.job_lines import StateLine, state_of_line
 from tests.unit.table_definitions.definitions import definition
 
@@ -164,3 +167,54 @@ def test_there_is_no_sign_of_life_without_an_answer_of_the_jvm() -> None:
     assert beats == []
     command.Beat(lambda: False, cluster, lambda: beats.append("said"))()
     assert beats == ["said", "cluster"], "between two streams the job lives"
+
+
+def rebuild(monkeypatch: pytest.MonkeyPatch, run: Callable[[Day, int], RebuiltDay]) -> int:
+    """The exit code of a command that builds a day again; a cluster that is told something fails the test."""
+
+    class Cluster:
+        def __init__(self, url: str, name: str, login: RestLogin) -> None:
+            pass
+
+        definition = staticmethod(definition)
+
+    class Rebuild:
+        def __init__(self, spark: object, of: object, catalog: Catalog, source: str, options: dict[str, str]) -> None:
+            assert (catalog.options["warehouse"], source, options) == (
+                "/w",
+                "kafka",
+                {"kafka.bootstrap.servers": "n:2"},
+            )
+
+        def run(self, day: Day, now_ms: int) -> RebuiltDay:
+            return run(day, now_ms)
+
+    monkeypatch.setattr(command, "ClusterTable", Cluster)
+    monkeypatch.setattr(command, "_session", lambda name, settings: None)
+    monkeypatch.setattr(command, "remembered_interrupt", nullcontext)
+    monkeypatch.setattr(command, "DayRebuild", Rebuild)
+    return command.main([*ARGUMENTS, "--rebuild-day", "2026-11-29", "--output", "text"])
+
+
+def test_a_day_is_built_again_and_nothing_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert rebuild(monkeypatch, lambda day, now_ms: RebuiltDay("t", day.text, 5, 1, 7, 2, 99)) == 0
+    assert capsys.readouterr().out == "t: 2026-11-29: 1 files with 5 rows became 2 files with 7 rows\n"
+
+
+@pytest.mark.parametrize(("error", "code"), [(TableMismatch("no such day"), 2), (TableJobError("no broker"), 1)])
+def test_a_day_that_cannot_be_built_again_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: TableJobError, code: int
+) -> None:
+    def run(day: Day, now_ms: int) -> RebuiltDay:
+        raise error
+
+    assert rebuild(monkeypatch, run) == code
+    assert capsys.readouterr().err == f"bmq: {error}\n"
+
+
+def test_what_is_no_day_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.main([*ARGUMENTS, "--rebuild-day", "yesterday"])
+    assert "'yesterday' is no day" in capsys.readouterr().err

@@ -51,3 +51,9 @@ def test_an_index_is_sorted_anew_and_loses_whole_partitions() -> None:
 def test_what_would_hurt_readers_or_a_running_batch_is_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="at least"):
         MaintenancePolicy(**wrong)
+
+
+def test_files_with_deleted_rows_are_written_anew() -> None:
+    statement = merge_statement("bmq", "`bmq`.`tables`.`t`", MaintenancePolicy(), has_deletes=True)
+    assert "'delete-ratio-threshold', '0.2'" in statement
+    assert "delete-ratio" not in merge_statement("bmq", "`bmq`.`tables`.`t`", MaintenancePolicy())

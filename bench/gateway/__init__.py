@@ -1,0 +1,1 @@
+"""A gateway beside Kafka's Java producer."""
