@@ -38,7 +38,8 @@ class StartQueue:
         self._counts = counts
         self._starts_max = starts_max
         self._running: dict[object, float] = {}  # when each began, the oldest first
-        self._awaited: dict[Hashable, asyncio.Future[None]] = {}  # in the order in which they came
+        self._paced: dict[Hashable, asyncio.Future[None]] = {}  # in the order in which they came
+        self._awaited: dict[Hashable, asyncio.Future[None]] = {}
         self._unasked: dict[Hashable, asyncio.Future[None]] = {}
         self._idle: asyncio.Future[None] | None = None
         self.leftovers = asyncio.Semaphore(LEFTOVERS_MAX)
@@ -50,20 +51,22 @@ class StartQueue:
     @property
     def is_idle(self) -> bool:
         """Whether no start runs or waits."""
-        return not self._running and not self._awaited and not self._unasked
+        return not self._running and not self.waiting_count
 
     @property
     def waiting_count(self) -> int:
         """How many starts wait for their turn."""
-        return len(self._awaited) + len(self._unasked)
+        return len(self._paced) + len(self._awaited) + len(self._unasked)
 
     @asynccontextmanager
-    async def slot(self, key: Hashable, *, is_awaited: bool) -> AsyncIterator[None]:
+    async def slot(self, key: Hashable, *, is_awaited: bool, is_paced: bool = False) -> AsyncIterator[None]:
         """Runs its body when the start has its turn. `is_awaited`: somebody waits for it, so it passes those that nobody
-        has asked for.
+        has asked for. `is_paced`: the controller hands partitions over only as fast as they are started, so it begins
+        first, while fewer than `starts_max` run.
         """
-        if self._is_full or self._awaited or (self._unasked and not is_awaited):
-            start = await self._turn(key, is_awaited=is_awaited)
+        queue = self._paced if is_paced else self._awaited if is_awaited else self._unasked
+        if self._must_wait(queue):
+            start = await self._turn(key, queue)
         else:
             start = object()
             self._running[start] = self._loop.time()
@@ -81,9 +84,13 @@ class StartQueue:
         slow_since_s = self._loop.time() - START_SLOW_S
         return sum(began_s > slow_since_s for began_s in self._running.values()) >= self._pace.allowed
 
-    async def _turn(self, key: Hashable, *, is_awaited: bool) -> object:
+    def _must_wait(self, queue: dict[Hashable, asyncio.Future[None]]) -> bool:
+        if queue is self._paced:
+            return bool(queue) or len(self._running) >= self._starts_max
+        return self._is_full or bool(self._paced or self._awaited) or (queue is self._unasked and bool(queue))
+
+    async def _turn(self, key: Hashable, queue: dict[Hashable, asyncio.Future[None]]) -> object:
         """Returns once it is this start's turn, with what it is counted as running under."""
-        queue = self._awaited if is_awaited else self._unasked
         turn = queue[key] = self._loop.create_future()
         if self._timer is None:
             self._pace.begin(self._append_s())
@@ -92,8 +99,8 @@ class StartQueue:
             await turn
         except asyncio.CancelledError:
             self._running.pop(turn, None)
-            self._awaited.pop(key, None)
-            self._unasked.pop(key, None)
+            for waiting in (self._paced, self._awaited, self._unasked):
+                waiting.pop(key, None)
             self._next()
             raise
         return turn
@@ -117,12 +124,17 @@ class StartQueue:
         self._loop.call_later(rest_s, self.leftovers.release)
 
     def _next(self) -> None:
+        while self._paced and len(self._running) < self._starts_max:
+            self._begin_first(self._paced)
         while not self._is_full and (queue := self._awaited or self._unasked):
-            turn = queue.pop(next(iter(queue)))
-            if not turn.done():
-                self._running[turn] = self._loop.time()
-                turn.set_result(None)
+            self._begin_first(queue)
         self._tell_if_idle()
+
+    def _begin_first(self, queue: dict[Hashable, asyncio.Future[None]]) -> None:
+        turn = queue.pop(next(iter(queue)))
+        if not turn.done():
+            self._running[turn] = self._loop.time()
+            turn.set_result(None)
 
     def _tell_if_idle(self) -> None:
         if self._idle is not None and self.is_idle and not self._idle.done():
@@ -135,7 +147,7 @@ class StartQueue:
 
     def _adjust_pace(self, begun_s: float) -> None:
         self._timer = None
-        if not self._awaited and not self._unasked:
+        if not self.waiting_count:
             self._pace.end()
             self._append_s()
             return

@@ -36,6 +36,7 @@ class FakeManager:
     def __init__(self) -> None:
         self.epochs: dict[TopicPartition, int] = {}
         self.floors: dict[TopicPartition, int] = {}
+        self.handed_over: dict[TopicPartition, bool] = {}
         self.configs: dict[TopicPartition, LogConfig] = {}
         self.expected: dict[TopicPartition, int] = {}
         self.events: list[tuple[Any, ...]] = []
@@ -54,8 +55,18 @@ class FakeManager:
         if epoch in (None, self.expected.get(key)):
             self.expected.pop(key, None)
 
-    def assign(self, key: TopicPartition, epoch: int, name: str, config: LogConfig, floor: int = 0) -> None:
+    def assign(
+        self,
+        key: TopicPartition,
+        epoch: int,
+        name: str,
+        config: LogConfig,
+        floor: int = 0,
+        *,
+        is_handed_over: bool = False,
+    ) -> None:
         assert self.epochs.get(key, -1) < epoch
+        self.handed_over[key] = is_handed_over
         self.epochs[key], self.floors[key], self.configs[key] = epoch, floor, config
         self._note("assign", key, epoch)
 
@@ -209,6 +220,17 @@ async def test_a_dead_owners_partition_that_was_in_use_is_started_at_once(was_in
         await asyncio.sleep(0)
     assert setting.manager.events == [("assign", KEY, 4), *([("start", KEY)] if was_in_use else [])]
     await setting.assignments.close()
+
+
+@pytest.mark.parametrize("was_in_use", [True, False])
+async def test_a_partition_in_use_that_is_handed_over_is_started_at_once(was_in_use: bool) -> None:
+    setting = Setting(takeover_delay_ms=1)
+    setting.see(image(OTHER, 3))
+    setting.see(image(ME, 4, was_in_use=was_in_use))
+    await setting.manager.until("assign", KEY, 4)
+    await asyncio.sleep(0.02)
+    assert setting.manager.events == [("assign", KEY, 4), *([("start", KEY)] if was_in_use else [])]
+    assert setting.manager.handed_over == {KEY: True}
 
 
 async def test_what_moves_away_is_sealed_and_its_shard_given_up() -> None:
