@@ -225,10 +225,13 @@ class PartitionManager:
         self.expect_no_more(topic_partition)
         self._start_idle_soon()
 
-    async def unassign(self, topic_partition: TopicPartition, leader_epoch: int | None = None) -> None:
+    async def unassign(
+        self, topic_partition: TopicPartition, leader_epoch: int | None = None, *, is_sealed: bool = True
+    ) -> None:
         """Hand the partition over in order: drain, seal, save the checkpoint, release (rule 8). Returns when done.
 
-        Ignored when it is now assigned at another epoch than `leader_epoch`; None: any epoch.
+        Ignored when it is now assigned at another epoch than `leader_epoch`; None: any epoch. `is_sealed`: whether to
+        seal; without, it is let go at once, and the next owner recovers it.
         """
         assignment = self._assignments.get(topic_partition)
         if assignment is None or leader_epoch not in (None, assignment.leader_epoch):
@@ -240,8 +243,9 @@ class PartitionManager:
         runtime = assignment.runtime
         # Nobody may find the draining runtime: the partition may be assigned here again before it has ended.
         self._stop_serving(runtime)
-        runtime.stop()
-        await asyncio.wait({runtime.ended}, timeout=self.settings.stop_wait_max_s)
+        if is_sealed:
+            runtime.stop()
+            await asyncio.wait({runtime.ended}, timeout=self.settings.stop_wait_max_s)
         runtime.give_up()
 
     def drop(self, topic_partition: TopicPartition) -> None:

@@ -79,11 +79,13 @@ class PartitionMover:
             await asyncio.wait(tasks)
 
     def nodes_changed(self) -> None:
-        """Nodes came, went or began to drain. Partitions leave a draining node until it owns none or is undrained."""
+        """Nodes came, went, began to drain, or were cut off from the store. Partitions leave a draining node until it owns none
+        or is undrained.
+        """
         self._replicas_changed.set()
         self._balance_now.set()
-        for node_id, node in self._decisions.image.nodes.items():
-            if node.is_draining and node_id not in self._draining:
+        for node_id in self._draining_nodes():
+            if node_id not in self._draining:
                 drain = keep_running("drain", partial(self._drain, node_id))
                 task = asyncio.get_running_loop().create_task(drain)
                 self._draining[node_id] = task
@@ -200,8 +202,11 @@ class PartitionMover:
     async def _drain(self, node_id: int) -> None:
         moved = 0
         while self._is_draining(node_id):
+            context = self._decision_context()
             reason = self._drain_reasons.get(node_id, f"node {node_id} is being drained")
-            moves = drain_moves(self._decision_context(), node_id, reason)
+            if node_id in context.cut_off:
+                reason = f"node {node_id} alone cannot reach the store"
+            moves = drain_moves(context, node_id, reason)
             if not moves:
                 break
             try:
@@ -215,8 +220,10 @@ class PartitionMover:
             _log.info("node_drained", node_id=node_id, partitions_moved=moved)
 
     def _is_draining(self, node_id: int) -> bool:
-        node = self._decisions.image.nodes.get(node_id)
-        return self._decisions.is_active and node is not None and node.is_draining
+        return self._decisions.is_active and node_id in self._draining_nodes()
+
+    def _draining_nodes(self) -> list[int]:
+        return [node_id for node_id, node in self._decision_context().owners.items() if node.is_draining]
 
     # --- background work
 

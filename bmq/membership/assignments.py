@@ -33,7 +33,7 @@ class Assignments:
     """`on_shard_lost`: by state machine's topic, called with the number of a partition that is no longer ours.
 
     `changed()`: assignments changed after the image did, so callers that wait for a partition may look again.
-    `log_config`: makes of a topic's config the one its logs get here.
+    `log_config`: makes of a topic's config the one its logs get here. `is_store_away`: whether a release cannot seal.
     """
 
     def __init__(
@@ -46,6 +46,7 @@ class Assignments:
         settings: ClusterSettings,
         *,
         log_config: Callable[[LogConfig], LogConfig] = lambda config: config,
+        is_store_away: Callable[[], bool] = lambda: False,
     ) -> None:
         self._node_id = node_id
         self._manager = manager
@@ -54,6 +55,7 @@ class Assignments:
         self._changed = changed
         self._settings = settings
         self._log_config = log_config
+        self._is_store_away = is_store_away
         self._loop = asyncio.get_running_loop()
         self._wanted: dict[TopicPartition, int] = {}
         """Leader epochs the image gives us.
@@ -211,7 +213,7 @@ class Assignments:
         return task
 
     async def _release(self, key: TopicPartition, epoch: int, earlier: asyncio.Task[None] | None) -> None:
-        await self._manager.unassign(key, epoch)
+        await self._manager.unassign(key, epoch, is_sealed=not self._is_store_away())
         if earlier is not None:
             await asyncio.wait({earlier})
 

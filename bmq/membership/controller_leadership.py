@@ -34,6 +34,7 @@ METADATA_LOG: Final = LogConfig(
     segment_bytes=64 * 1024 * 1024, retention_ms=-1, segment_idle_close_ms=2**62, durability=Durability.HSYNC
 )
 _PROOF_INTERVAL_S: Final = 1.0
+_CAMPAIGN_CHECK_S: Final = 0.5
 _DAMAGE_WAIT_S: Final = 60.0
 _DAMAGE_CHECK_S: Final = 1.0
 
@@ -71,6 +72,7 @@ class ControllerLeadership:
         self._on_active = on_active
         self._backoff = backoff
         self._witnesses = witnesses or self._only_the_mark
+        self._may_campaign: Callable[[], bool] = lambda: True
         self._active: Controller | None = None
         self._marking: asyncio.Task[None] | None = None
         self._marked = NOTHING
@@ -87,6 +89,10 @@ class ControllerLeadership:
     def epoch(self) -> int:
         return -1 if self._active is None else self._active.epoch
 
+    def campaign_only_while(self, may_campaign: Callable[[], bool]) -> None:
+        """Campaign only while this holds: a node that cannot write had better leave the leadership to others."""
+        self._may_campaign = may_campaign
+
     def suspect(self, claim: ControllerClaim) -> None:
         """The active controller seems to be dead: a candidate deposes it."""
         if (claim.node_id == self._member.node_id and self._active is not None) or self._deposing:
@@ -98,6 +104,9 @@ class ControllerLeadership:
     async def run(self) -> None:
         """Campaign and lead, for ever."""
         while not self.failed.done():
+            if not self._may_campaign():
+                await asyncio.sleep(_CAMPAIGN_CHECK_S)
+                continue
             try:
                 claim = await self._election.campaign(self._member)
             except ElectionError as error:

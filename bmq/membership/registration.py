@@ -25,7 +25,13 @@ from bmq.membership.settings import ClusterSettings
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
-from bmq.protocol.internal_messages import PartitionReport, QuotaShare, QuotaUse, ReportPartitionsRequest
+from bmq.protocol.internal_messages import (
+    PartitionReport,
+    QuotaShare,
+    QuotaUse,
+    ReportPartitionsRequest,
+    StoreState,
+)
 from bmq.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from bmq.protocol.messages.broker_registration_request import BrokerRegistrationRequest
 
@@ -53,7 +59,8 @@ class Reports:
     """`changed()`: owned partitions that moved since `confirm` was called last; called before each report.
 
     `restart()`: the next report goes to another controller, which has got none of the earlier ones. `quota_uses()`: of
-    quotas of the whole cluster; `quota_shares` takes what the controller answers.
+    quotas of the whole cluster; `quota_shares` takes what the controller answers. `store_state()`: whether this node
+    reaches the store; `want_writing` takes whether the controller wants to know who can write.
     """
 
     changed: Callable[[], Sequence[PartitionReport]]
@@ -61,6 +68,8 @@ class Reports:
     restart: Callable[[], None]
     quota_uses: Callable[[], Sequence[QuotaUse]] = tuple
     quota_shares: Callable[[Sequence[QuotaShare]], None] = lambda shares: None
+    store_state: Callable[[], StoreState] = lambda: StoreState.UNKNOWN
+    want_writing: Callable[[bool], None] = lambda is_wanted: None
 
 
 class Registration:
@@ -109,7 +118,9 @@ class Registration:
         self._wake.set()
 
     def report_soon(self) -> None:
-        """Report soon: a partition has begun to be served, and the controller may wait for that."""
+        """Report soon: a partition has begun to be served, and the controller may wait for that; or the way to the store
+        has changed.
+        """
         self._is_report_due = True
         self.send_soon()
 
@@ -216,8 +227,9 @@ class Registration:
         self._is_report_due = False
         interval_s = min(interval_s, _REPORT_INTERVAL_MAX_S)
         changed, uses = self._reports.changed(), self._reports.quota_uses()
+        state = self._reports.store_state()
         self._last_report_s = now_s
-        if not changed and not uses:
+        if not changed and not uses and state is StoreState.UNKNOWN:
             return
         report = ReportPartitionsRequest(
             node_id=self._request.broker_id,
@@ -225,11 +237,13 @@ class Registration:
             interval_ms=round(interval_s * 1000),
             partitions=changed,
             quota_uses=uses,
+            store_state=state,
         )
         answer = await link.call(ApiKey.REPORT_PARTITIONS, report, timeout_s=timeout_s)
         if answer.error_code == ErrorCode.NONE:
             self._reports.confirm()
             self._reports.quota_shares(answer.quota_shares)
+            self._reports.want_writing(answer.is_writing_wanted)
 
     def _refused(self, answer: Any) -> float:
         code = ErrorCode(answer.error_code)

@@ -39,6 +39,7 @@ from bmq.membership.metadata_replica import MetadataReplica
 from bmq.membership.metadata_seen import MetadataWitnesses
 from bmq.membership.peer_watch import PeerWatch
 from bmq.membership.registration import Registration, Reports
+from bmq.membership.store_watch import StoreWatch
 from bmq.metadata.broker_configs import static_configs
 from bmq.metadata.connection_limits import LimitsInForce
 from bmq.metadata.features import SUPPORTED_FEATURES
@@ -255,6 +256,7 @@ class NodeRoles:
             self._assignments_changed,
             settings.cluster,
             log_config=dependencies.hooks.log_config,
+            is_store_away=lambda: self.store_watch.is_away,
         )
         self.throttles = Throttles(dependencies.clock.elapsed_s)
         self.fetcher = Fetcher(
@@ -276,6 +278,14 @@ class NodeRoles:
             settings.cluster.retry_backoff(rng),
             MetadataWitnesses(settings.node_id, dependencies.election, self.links, lambda: self.replica.seen).ask,
         )
+        self.store_watch = StoreWatch(
+            dependencies.store,
+            member.incarnation,
+            manager,
+            settings.cluster.store_silence_max_ms / 1000,
+            lambda: self.registration.report_soon(),
+        )
+        self.leadership.campaign_only_while(lambda: not self.store_watch.is_away)
         reports = LoadReports(manager)
         self.registration = Registration(
             self._registration_request(),
@@ -288,6 +298,8 @@ class NodeRoles:
                 reports.restart,
                 self.throttles.uses,
                 self.throttles.take_shares,
+                lambda: self.store_watch.state,
+                self.store_watch.want_writing,
             ),
             self._suspect,
             settings.cluster,

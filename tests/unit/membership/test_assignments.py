@@ -70,12 +70,13 @@ class FakeManager:
         self.epochs[key], self.floors[key], self.configs[key] = epoch, floor, config
         self._note("assign", key, epoch)
 
-    async def unassign(self, key: TopicPartition, epoch: int) -> None:
+    async def unassign(self, key: TopicPartition, epoch: int, *, is_sealed: bool = True) -> None:
         if self.epochs.get(key) != epoch:
             return
         del self.epochs[key]
-        await self.sealing.wait()
-        self._note("sealed", key, epoch)
+        if is_sealed:
+            await self.sealing.wait()
+        self._note("sealed" if is_sealed else "let go", key, epoch)
 
     def drop(self, key: TopicPartition) -> None:
         self.epochs.pop(key, None)
@@ -124,6 +125,7 @@ class Setting:
         self.release_answer.set()
         self.release_failure: LinkLost | None = None
         self.lost_shards: list[int] = []
+        self.is_store_away = False
         self.changes = 0
         self.seen = MetadataImage()
         self.assignments = Assignments(
@@ -133,6 +135,7 @@ class Setting:
             {OFFSETS_TOPIC_NAME: self.lost_shards.append},
             self._changed,
             ClusterSettings(release_wait_max_ms=release_wait_max_ms, takeover_delay_ms=takeover_delay_ms),
+            is_store_away=lambda: self.is_store_away,
         )
 
     async def _released(self, node_id: int, request: Any) -> ReleasePartitionsResponse:
@@ -253,6 +256,15 @@ async def test_a_release_is_answered_when_the_partition_is_sealed() -> None:
     setting.manager.sealing.set()
     await release
     assert setting.manager.events == [("assign", KEY, 3), ("sealed", KEY, 3)]
+
+
+async def test_a_node_that_does_not_reach_the_store_lets_go_without_sealing() -> None:
+    setting = Setting()
+    setting.see(image(ME, 3))
+    setting.manager.sealing.clear()
+    setting.is_store_away = True
+    await setting.release(4)
+    assert setting.manager.events == [("assign", KEY, 3), ("let go", KEY, 3)]
 
 
 async def test_a_released_epoch_is_never_assigned_again() -> None:
