@@ -132,6 +132,7 @@ class Controller:
         self.apply_moves: Final = operators.apply_moves
         self.loads: Final = operators.loads
         self.now_ms: Final = operators.now_ms
+        self.keep_task: Final = operators.keep_task
         self.decide_with_id: Final = operators.decide_with_id
         self.end_offset: Final = operators.end_offset
 

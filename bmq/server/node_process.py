@@ -118,6 +118,7 @@ async def _serve(settings: Settings, supervisor: Connection | None, levels: LogL
         rest=rest_address,
         log_levels=levels,
         hooks=NodeHooks(
+            on_controller_started=lambda: node_rest.operations.controller_gained(),
             on_controller_ended=lambda: node_rest.operations.controller_lost(),
             cleaning=CompactionProcess(settings),
             trim_memory=trim_memory,

@@ -555,6 +555,7 @@ class NodeRoles:
         if controller is None:
             self._dependencies.hooks.on_controller_ended()
             return
+        self._dependencies.hooks.on_controller_started()
         self.members_changed(self._election.members)
         # Otherwise nodes that died together with the previous controller would keep their full session timeout.
         for node_id in self.peers.unreachable:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
+from bmq.admin.operations import Operations
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.messages import create_topics_request, produce_request
@@ -37,7 +38,9 @@ _LOOK_S: Final = 0.05
 
 
 class QuietCluster:
-    """`nodes`: the newest incarnation of each. `settings`: in addition to the test's own, of every node."""
+    """`nodes`: the newest incarnation of each. `operations`: of each process, by its node's id; without a driver. `settings`:
+    in addition to the test's own, of every node.
+    """
 
     def __init__(self, loop: VirtualTimeLoop, node_count: int = 3, settings: Mapping[str, Any] | None = None) -> None:
         self.loop = loop
@@ -45,6 +48,7 @@ class QuietCluster:
         self.store = FakeStore(random.Random("store"), Faults(request_s=CALL_S, append_s=APPEND_S))
         self.elections = FakeElectionService(loop, random.Random("elections"), session_timeout_s=2.0)
         self.nodes: dict[int, NodeProcess] = {}
+        self.operations: dict[int, Operations] = {}
         self._numbers: dict[int, int] = {}
         self._clients: list[Client] = []
         self._settings = dict(settings or {})
@@ -68,7 +72,10 @@ class QuietCluster:
         return node
 
     async def _serve(self, node: NodeProcess) -> None:
-        host = node.process.host
+        host, clock = node.process.host, SimulatedClock(self.loop)
+        operations = self.operations[node.node_id] = Operations(
+            lambda: None if node.server is None else node.server.controller, None, clock, random.Random(f"tasks {host}")
+        )
         given = {
             "node_id": node.node_id,
             "roles": ALL_ROLES,
@@ -83,11 +90,14 @@ class QuietCluster:
             load_settings(given, None).settings,
             node.client,
             node.election,
-            SimulatedClock(self.loop),
+            clock,
             random.Random(host),
             rest=(host, 8080),
             hooks=NodeHooks(
-                run_aside=_at_once, controller_config=lambda config: replace(config, balancer_enabled=False)
+                run_aside=_at_once,
+                controller_config=lambda config: replace(config, balancer_enabled=False),
+                on_controller_started=operations.controller_gained,
+                on_controller_ended=operations.controller_lost,
             ),
         )
         node.address, _ = await node.server.start()
