@@ -45,6 +45,10 @@ class ElectionBehindLog(BmqError):
     """ZooKeeper's counter is below what the metadata log was written under (rule 17)."""
 
 
+async def _is_heard_by_nobody(claim: ControllerClaim) -> bool:
+    return False
+
+
 class ControllerLeadership:
     """`run` until cancelled, then `close`. `failed` gets an ElectionBehindLog: then an operator has to decide.
 
@@ -73,6 +77,7 @@ class ControllerLeadership:
         self._backoff = backoff
         self._witnesses = witnesses or self._only_the_mark
         self._may_campaign: Callable[[], bool] = lambda: True
+        self._is_heard: Callable[[ControllerClaim], Awaitable[bool]] = _is_heard_by_nobody
         self._active: Controller | None = None
         self._marking: asyncio.Task[None] | None = None
         self._marked = NOTHING
@@ -93,8 +98,12 @@ class ControllerLeadership:
         """Campaign only while this holds: a node that cannot write had better leave the leadership to others."""
         self._may_campaign = may_campaign
 
+    def spare_while(self, is_heard: Callable[[ControllerClaim], Awaitable[bool]]) -> None:
+        """Depose no controller of which this says that another node hears it."""
+        self._is_heard = is_heard
+
     def suspect(self, claim: ControllerClaim) -> None:
-        """The active controller seems to be dead: a candidate deposes it."""
+        """The active controller seems to be dead: a candidate deposes it, unless another node hears it."""
         if (claim.node_id == self._member.node_id and self._active is not None) or self._deposing:
             return  # one at a time: while the election is unreachable each of them would wait
         task = asyncio.get_running_loop().create_task(self._depose(claim))
@@ -248,6 +257,8 @@ class ControllerLeadership:
 
     async def _depose(self, claim: ControllerClaim) -> None:
         try:
+            if await self._is_heard(claim) or self._election.leader != claim:
+                return  # if its silence lasts, the next heartbeat suspects it again
             await self._election.depose(claim)
         except ElectionError as error:
             _log.warning("controller_not_deposed", controller_epoch=claim.epoch, reason=str(error))

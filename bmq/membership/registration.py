@@ -38,6 +38,9 @@ from bmq.protocol.messages.broker_registration_request import BrokerRegistration
 LINK_PURPOSE: Final = "control"
 _HELD_UP_S: Final = 0.5
 _REPORT_INTERVAL_MAX_S: Final = 60.0
+HEARING_WAIT_S: Final = 0.4
+"""Less than the candidate that asks waits."""
+_HEARINGS_MAX: Final = 64
 _FINAL: Final = frozenset(
     {
         ErrorCode.INCONSISTENT_CLUSTER_ID,
@@ -103,6 +106,7 @@ class Registration:
         self._reported_to = -1  # the epoch of the controller that has got our reports
         self._is_report_due = False
         self._is_shutting_down = False
+        self._hearings: dict[asyncio.Future[bool], None] = {}
         self.epoch = -1
         self.is_unfenced = False
         self.unfenced = asyncio.Event()
@@ -123,6 +127,26 @@ class Registration:
         """
         self._is_report_due = True
         self.send_soon()
+
+    async def hears(self, controller_epoch: int) -> bool:
+        """Whether the controller of this epoch answers this node now: by the next heartbeat, which is sent at once."""
+        claim = self._leader()
+        if claim is None or claim.epoch != controller_epoch or len(self._hearings) >= _HEARINGS_MAX:
+            return False
+        hearing: asyncio.Future[bool] = self._loop.create_future()
+        self._hearings[hearing] = None
+        self.send_soon()
+        try:
+            await asyncio.wait({hearing}, timeout=HEARING_WAIT_S)
+        finally:
+            del self._hearings[hearing]
+        now = self._leader()
+        return hearing.done() and hearing.result() and now is not None and now.epoch == controller_epoch
+
+    def _heard(self, is_heard: bool) -> None:
+        for hearing in self._hearings:
+            if not hearing.done():
+                hearing.set_result(is_heard)
 
     async def shut_down(self) -> None:
         """Have the partitions moved away; returns when none is left here, or no other node could take them in time."""
@@ -192,6 +216,7 @@ class Registration:
             want_shut_down=self._is_shutting_down,
         )
         answer = await link.call(ApiKey.BROKER_HEARTBEAT, heartbeat, timeout_s=timeout_s)
+        self._heard(answer.error_code != ErrorCode.NOT_CONTROLLER)
         if answer.error_code == ErrorCode.STALE_BROKER_EPOCH:
             _log.warning("node_registration_lost", node_epoch=self.epoch)
             self.epoch = -1
@@ -271,6 +296,7 @@ class Registration:
     def _give_up_on(self, claim: ControllerClaim, error: LinkLost) -> float:
         if self._link is not None:
             self._link.close()
+        self._heard(False)
         if self._leader() == claim:
             _log.warning("controller_silent", controller=claim.node_id, controller_epoch=claim.epoch, reason=str(error))
             self._on_silent(claim)

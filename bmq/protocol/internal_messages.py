@@ -150,6 +150,23 @@ class ReleasePartitionsResponse:
 
 
 @dataclass(slots=True, kw_only=True)
+class HearControllerRequest:
+    """A candidate that does not hear the controller of this epoch asks whether another node does."""
+
+    node_id: int = -1
+    controller_epoch: int = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class HearControllerResponse:
+    """`is_heard`: the controller has answered the asked node since it was asked."""
+
+    error_code: int = 0
+    error_message: str | None = None
+    is_heard: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
 class TailInterest:
     """A partition whose tail is wanted from `offset` on; -1: from the present high watermark on."""
 
@@ -457,6 +474,12 @@ FORMATS: Final[dict[ApiKey, dict[str, Format]]] = {
             _many("partitions", _format(OwnedPartition, *_owned())),
         ),
         "response": _format(ReleasePartitionsResponse, *_error()),
+    },
+    ApiKey.HEAR_CONTROLLER: {
+        "request": _format(
+            HearControllerRequest, FormatField("node_id", "int32"), FormatField("controller_epoch", "int32")
+        ),
+        "response": _format(HearControllerResponse, *_error(), FormatField("is_heard", "bool")),
     },
     ApiKey.TAIL_FETCH: {
         "request": _format(

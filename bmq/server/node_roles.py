@@ -32,6 +32,7 @@ from bmq.internode_server.services import InternalServices
 from bmq.log.partition_log import ReplayableLog
 from bmq.log.root import ClusterRoot
 from bmq.membership.assignments import Assignments
+from bmq.membership.controller_hearing import ControllerHearing
 from bmq.membership.controller_leadership import ControllerLeadership
 from bmq.membership.known_controller import KnownController
 from bmq.membership.load_reports import LoadReports
@@ -286,6 +287,7 @@ class NodeRoles:
             lambda: self.registration.report_soon(),
         )
         self.leadership.campaign_only_while(lambda: not self.store_watch.is_away)
+        self.leadership.spare_while(ControllerHearing(settings.node_id, dependencies.election, self.links).is_heard)
         reports = LoadReports(manager)
         self.registration = Registration(
             self._registration_request(),
@@ -409,6 +411,7 @@ class NodeRoles:
             known=self.known,
             share_calls=self.share.local,
             metadata_seen=lambda: self.replica.seen,
+            hears_controller=self.registration.hears,
             client_access=self.client_services.access,
         )
 
