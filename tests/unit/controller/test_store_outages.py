@@ -10,8 +10,7 @@ from bmq.controller.store_outages import STEADY_S, StoreOutages
 from bmq.metadata.image import ROLE_PROXY, Node
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.internal_messages import ReportPartitionsRequest, StoreState
-from tests.unit.controller.controller_lab import ControllerLab, LabNode
-from tests.unit.controller.test_cluster_controller import on_virtual_time
+from tests.unit.controller.controller_lab import ControllerLab, LabNode, on_virtual_time
 
 pytestmark = pytest.mark.unit
 
