@@ -51,13 +51,14 @@ class HealthFacts:
 
     `is_fenced`: it serves, but the controller does not count it as a live node. `is_controller_silent`: no controller has
     answered for longer than a poll takes. `unreachable_nodes`: nodes of the cluster that this one cannot reach.
-    `left_out_datanodes`: DataNodes that failed and get no new blocks for a while. `stalled_ago_s`: since the event loop's
+    `is_store_away`: this node does not reach the store. `left_out_datanodes`: DataNodes that failed and get no new blocks for a while. `stalled_ago_s`: since the event loop's
     last stall; None: there was none. `errors`: logged lately, the latest first.
     """
 
     stage: Stage = Stage.SERVING
     is_fenced: bool = False
     is_controller_silent: bool = False
+    is_store_away: bool = False
     unreachable_nodes: Sequence[int] = ()
     left_out_datanodes: int = 0
     stalled_ago_s: float | None = None
@@ -118,6 +119,13 @@ _FENCED: Final = HealthReason(
 _NOT_READY: Final = HealthReason(
     "not_ready", Severity.NOT_READY, "The server does not accept produces.", "Look for the last warnings in the log."
 )
+_STORE_AWAY: Final = HealthReason(
+    "store_away",
+    Severity.ERROR,
+    "This node cannot read from the store, or not write to it.",
+    "If other nodes can, check the network and the name service of this machine: its partitions move to the others by "
+    "themselves. If no node can, check HDFS.",
+)
 _CONTROLLER_SILENT: Final = HealthReason(
     "controller_silent",
     Severity.ERROR,
@@ -168,6 +176,8 @@ def _partitions(states: Mapping[str, int]) -> Iterator[HealthReason]:
 
 
 def _cluster(facts: HealthFacts) -> Iterator[HealthReason]:
+    if facts.is_store_away:
+        yield _STORE_AWAY
     if facts.is_controller_silent and facts.stage is Stage.SERVING:
         yield _CONTROLLER_SILENT
     if facts.unreachable_nodes:

@@ -1,14 +1,14 @@
 """Carries operators' orders out on the active controller: each one a task that can be followed.
 
-The metadata log is the truth, so a task only gives orders and looks at images until its goal is reached. When the
-controller moves, the task stops half-way and fails with one sentence: the same order, given again to the new
-controller, continues from there.
+The metadata log is the truth, so a task only gives orders and looks at images until its goal is reached. The task itself
+is in the log too, when it begins and when it ends. So the next controller shows the newest tasks, plans the orders of those
+that had not ended anew and goes on from there, and knows their idempotency keys.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
@@ -17,7 +17,7 @@ from typing import Final
 import structlog
 
 from bmq.admin.drivers.driver import Driver, DriverFailed, NodeHandle, NodeSpec
-from bmq.admin.idempotency import IdempotencyKeys
+from bmq.admin.idempotency import KEY_EXPIRY_MS, IdempotencyKeys
 from bmq.admin.orders import (
     Drain,
     MovePartition,
@@ -41,6 +41,7 @@ from bmq.admin.orders import (
     topic_of,
 )
 from bmq.admin.ports import ClusterController
+from bmq.admin.stored_tasks import StoredTask, read_stored, stored_text
 from bmq.admin.tasks import Task, TaskBook, TooBusy
 from bmq.controller.moves import Move
 from bmq.controller.replica_placement import owner_nodes
@@ -50,7 +51,12 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 
 ORDERS_WAITING_MAX: Final = 32
-CONTROLLER_MOVED: Final = "the controller moved; ask again"
+STORED_MAX: Final = 200
+"""Tasks in the metadata log: the newest, and all that have not ended."""
+STORED_MS: Final = 7 * 24 * 60 * 60 * 1000
+"""Those that ended are there for so long at most, from the next order on."""
+VERSIONS_SKIPPED: Final = 1_000
+"""At the next controller: what a follower has seen of the last one's versions was not all in the log."""
 
 _log = structlog.get_logger("bmq.admin")
 
@@ -75,6 +81,8 @@ class OperationsConfig:
     register_wait_ms: int = 60_000
     gone_wait_ms: int = 30_000
     driver_poll_interval_ms: int = 1_000
+    resume_delay_ms: int = 3_000
+    """After so long a new controller has fenced the nodes that died with the last one."""
     moves_at_once_min: int = 50
     parts: int = 20
     """A plan is carried out in this many parts, if each then has at least `moves_at_once_min` moves."""
@@ -82,6 +90,17 @@ class OperationsConfig:
     """How often a plan is made anew because the cluster changed meanwhile."""
     roles: str = "proxy,broker,coordinator"
     """Roles of nodes that are started."""
+
+
+def forgotten_tasks(stored: Iterable[Task], now_ms: int) -> list[Task]:
+    """Of the tasks in the log, the oldest first, those that have to leave it: too many, or ended long ago."""
+    ended = [task for task in stored if task.ended_at_ms is not None]
+    surplus = max(0, len(list(stored)) - STORED_MAX)
+    return [task for n, task in enumerate(ended) if n < surplus or now_ms - (task.ended_at_ms or 0) > STORED_MS]
+
+
+def _age(stored: StoredTask) -> tuple[int, str]:
+    return stored.started_at_ms, stored.id
 
 
 class Operations:
@@ -100,6 +119,8 @@ class Operations:
         self._config = config or OperationsConfig()
         self._book = TaskBook(clock, rng)
         self._keys: IdempotencyKeys[Task] = IdempotencyKeys(clock)
+        self._clock = clock
+        self._stored: dict[Task, tuple[Order, str | None]] = {}  # in the metadata log, the oldest first
         self._running: dict[Task, tuple[Order, asyncio.Task[None]]] = {}
         self._turn = asyncio.Lock()
         self._waiting = 0
@@ -136,15 +157,35 @@ class Operations:
         finally:
             self._waiting -= 1
 
+    def controller_gained(self) -> None:
+        """The active controller is here: take over the tasks that the metadata log has, and go on with those that had not
+        ended.
+        """
+        controller = self._active()
+        oldest_ms = self._clock.now_ms() - KEY_EXPIRY_MS
+        found = (read_stored(task_id, text) for task_id, text in controller.image.tasks.items())
+        for stored in sorted((one for one in found if one is not None), key=_age):
+            task, order = stored.task(stored.version + VERSIONS_SKIPPED), stored.decoded_order()
+            self._book.adopt(task)
+            if order is None:
+                self._book.end(task, "this release does not know the order")
+                continue
+            self._stored[task] = order, stored.key
+            if stored.key is not None and stored.started_at_ms > oldest_ms:
+                self._keys.remember(stored.key, order, task)
+            if task.is_running:
+                self._begin(task, controller, order, None)
+
     def controller_lost(self) -> None:
-        """The active controller is no longer here: end its tasks. Fine to call when there are none."""
+        """The active controller is no longer here: the next one goes on with its tasks. Fine to call when there are none."""
         self._keys.forget_all()
-        for task, (_, work) in list(self._running.items()):
-            self._book.end(task, CONTROLLER_MOVED)
+        self._stored.clear()
+        self._book.forget_all()
+        for _, work in list(self._running.values()):
             work.cancel()
 
     async def close(self) -> None:
-        """End every task as if the controller had moved, and wait until nothing runs."""
+        """Leave every task to the next controller, and wait until nothing runs."""
         works = [work for _, work in self._running.values()]
         self.controller_lost()
         if works:
@@ -168,13 +209,32 @@ class Operations:
         self._check(controller)
         task = self._book.open(kind_of(order), subject_of(order))
         self._book.step(task, plan.summary)
-        work = asyncio.get_running_loop().create_task(self._run(task, controller, order, plan))
-        self._running[task] = (order, work)
-        work.add_done_callback(lambda _: self._running.pop(task, None) and None)
+        self._stored[task] = order, key
+        try:
+            await self._keep(controller, task)
+        except BmqError:
+            # It may be in the log all the same; then the next controller carries it out, and knows its key.
+            self._stored.pop(task, None)
+            self._book.forget(task)
+            raise
+        self._begin(task, controller, order, plan)
         if key is not None:
             self._keys.remember(key, order, task)
         _log.info("order_taken", task=task.task_id, kind=task.kind, subject=task.subject, plan=plan.summary)
         return task
+
+    def _begin(self, task: Task, controller: ClusterController, order: Order, plan: Plan | None) -> None:
+        work = asyncio.get_running_loop().create_task(self._run(task, controller, order, plan))
+        self._running[task] = (order, work)
+        work.add_done_callback(lambda _: self._running.pop(task, None) and None)
+
+    async def _keep(self, controller: ClusterController, task: Task) -> None:
+        """Write the task as it is now. Raises KafkaError."""
+        order, key = self._stored[task]
+        forgotten = forgotten_tasks(self._stored, self._clock.now_ms())
+        await controller.keep_task(task.task_id, stored_text(task, order, key), [one.task_id for one in forgotten])
+        for one in forgotten:
+            self._stored.pop(one, None)
 
     async def _plan(self, controller: ClusterController, order: Order) -> Plan:
         image = controller.image
@@ -236,23 +296,41 @@ class Operations:
 
     # --- carrying out
 
-    async def _run(self, task: Task, controller: ClusterController, order: Order, plan: Plan) -> None:
+    async def _run(self, task: Task, controller: ClusterController, order: Order, plan: Plan | None) -> None:
+        """`plan` None: another controller has begun."""
+        error: str | None = None
         try:
+            if plan is None:
+                await self._pause(self._config.resume_delay_ms)
+                self._check(controller)
+                plan = await self._plan(controller, order)
+                self._book.step(task, f"Another controller goes on: {plan.summary}")
             await self._perform(task, controller, order, plan)
-            self._book.end(task)
-        except asyncio.CancelledError:
-            self._book.end(task, CONTROLLER_MOVED)
-            raise
         except NotActiveController:
-            self._book.end(task, CONTROLLER_MOVED)
-        except BmqError as error:
-            has_moved = error.code is ErrorCode.NOT_CONTROLLER or self._controller() is not controller
-            self._book.end(task, CONTROLLER_MOVED if has_moved else str(error))
-        except Exception as error:  # noqa: BLE001 any bug is answered or logged
+            self._leave(task)
+            return
+        except BmqError as failure:
+            if failure.code is ErrorCode.NOT_CONTROLLER or self._controller() is not controller:
+                self._leave(task)
+                return
+            error = str(failure)
+        except Exception as failure:  # noqa: BLE001 any bug is answered or logged
             # A bug of ours. The task must not seem to run for ever, and the log needs the traceback.
             _log.exception("task_failed", task=task.task_id, kind=task.kind)
-            self._book.end(task, f"an unexpected {type(error).__name__}; the log of the controller's node has more")
+            error = f"an unexpected {type(failure).__name__}; the log of the controller's node has more"
+        self._book.end(task, error)
         _log.info("task_ended", task=task.task_id, kind=task.kind, state=task.state, error=task.error)
+        try:
+            await self._keep(controller, task)
+        except BmqError as failure:
+            # The next controller finds that nothing is left to do, or fails as this one did.
+            _log.warning("task_end_not_kept", task=task.task_id, reason=str(failure))
+
+    def _leave(self, task: Task) -> None:
+        """The controller moved: its next one goes on with the task, and followers have to ask there."""
+        self._stored.pop(task, None)
+        self._book.forget(task)
+        _log.info("task_left", task=task.task_id, kind=task.kind)
 
     async def _perform(self, task: Task, controller: ClusterController, order: Order, plan: Plan) -> None:
         match order:

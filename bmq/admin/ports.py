@@ -54,6 +54,9 @@ class ClusterController(Protocol):
     async def apply_moves(self, moves: Sequence[Move], reason: str) -> None:
         """Returns when the new owners serve, or the wait for them is over."""
 
+    async def keep_task(self, task_id: str, text: str, forgotten: Sequence[str]) -> None:
+        """Write a task into the metadata log, and take the forgotten ones out. Raises KafkaError."""
+
 
 class TableController(Protocol):
     """What tables need of the active controller."""

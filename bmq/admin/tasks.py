@@ -89,6 +89,19 @@ class TaskBook:
             raise UnknownTask(f"there is no task {task_id} here; the last {TASKS_MAX} of each controller are kept")
         return task
 
+    def adopt(self, task: Task) -> None:
+        """Take a task that another controller opened."""
+        self._tasks[task.task_id] = task
+
+    def forget(self, task: Task) -> None:
+        """Another controller has the task: its followers have to ask that one."""
+        self._tasks.pop(task.task_id, None)
+        self._wake(task)
+
+    def forget_all(self) -> None:
+        for task in tuple(self._tasks.values()):
+            self.forget(task)
+
     def has(self, task_id: str) -> bool:
         return task_id in self._tasks
 
@@ -140,6 +153,10 @@ class TaskBook:
 
     def _changed(self, task: Task) -> None:
         task.version += 1
+        self._wake(task)
+
+    @staticmethod
+    def _wake(task: Task) -> None:
         followers, task.followers = task.followers, set()
         for follower in followers:
             if not follower.done():

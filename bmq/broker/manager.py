@@ -49,16 +49,24 @@ _log = structlog.get_logger("bmq.broker")
 class _Assignment:
     """One assigned partition; `runtime` is created when it is first needed."""
 
-    __slots__ = ("config", "floor", "leader_epoch", "runtime", "topic_name", "topic_partition")
+    __slots__ = ("config", "floor", "is_handed_over", "leader_epoch", "runtime", "topic_name", "topic_partition")
 
     def __init__(
-        self, topic_partition: TopicPartition, leader_epoch: int, topic_name: str, config: LogConfig, floor: int
+        self,
+        topic_partition: TopicPartition,
+        leader_epoch: int,
+        topic_name: str,
+        config: LogConfig,
+        floor: int,
+        *,
+        is_handed_over: bool,
     ) -> None:
         self.topic_partition = topic_partition
         self.leader_epoch = leader_epoch
         self.topic_name = topic_name
         self.config = config
         self.floor = floor
+        self.is_handed_over = is_handed_over
         self.runtime: PartitionRuntime | None = None
 
 
@@ -183,10 +191,13 @@ class PartitionManager:
         topic_name: str,
         config: LogConfig,
         high_watermark_floor: int = 0,
+        *,
+        is_handed_over: bool = False,
     ) -> None:
         """Make the partition known at this epoch, idle. A runtime at an older epoch is given up at once.
 
         Ignored unless the epoch is newer than the known one. `high_watermark_floor`: acknowledged up to here (rule 5).
+        `is_handed_over`: its last owner has released it, so a start waits for no turn (StartQueue.slot).
         """
         known = self._assignments.get(topic_partition)
         runtime = None if known is None else known.runtime
@@ -199,7 +210,12 @@ class PartitionManager:
         # Replace it before the older runtime ends, so that one no longer counts as assigned and is not reported as
         # fenced.
         self._assignments[topic_partition] = _Assignment(
-            topic_partition, leader_epoch, topic_name, config, high_watermark_floor
+            topic_partition,
+            leader_epoch,
+            topic_name,
+            config,
+            high_watermark_floor,
+            is_handed_over=is_handed_over,
         )
         if config.holds_records or self._with_delay:
             self._note_delay(topic_partition, config)
@@ -209,10 +225,13 @@ class PartitionManager:
         self.expect_no_more(topic_partition)
         self._start_idle_soon()
 
-    async def unassign(self, topic_partition: TopicPartition, leader_epoch: int | None = None) -> None:
+    async def unassign(
+        self, topic_partition: TopicPartition, leader_epoch: int | None = None, *, is_sealed: bool = True
+    ) -> None:
         """Hand the partition over in order: drain, seal, save the checkpoint, release (rule 8). Returns when done.
 
-        Ignored when it is now assigned at another epoch than `leader_epoch`; None: any epoch.
+        Ignored when it is now assigned at another epoch than `leader_epoch`; None: any epoch. `is_sealed`: whether to
+        seal; without, it is let go at once, and the next owner recovers it.
         """
         assignment = self._assignments.get(topic_partition)
         if assignment is None or leader_epoch not in (None, assignment.leader_epoch):
@@ -224,8 +243,9 @@ class PartitionManager:
         runtime = assignment.runtime
         # Nobody may find the draining runtime: the partition may be assigned here again before it has ended.
         self._stop_serving(runtime)
-        runtime.stop()
-        await asyncio.wait({runtime.ended}, timeout=self.settings.stop_wait_max_s)
+        if is_sealed:
+            runtime.stop()
+            await asyncio.wait({runtime.ended}, timeout=self.settings.stop_wait_max_s)
         runtime.give_up()
 
     def drop(self, topic_partition: TopicPartition) -> None:
@@ -378,14 +398,14 @@ class PartitionManager:
         )
         assignment.runtime = runtime
         self._started[runtime] = None
-        task = self._loop.create_task(self._begin(runtime, is_awaited=is_awaited))
+        task = self._loop.create_task(self._begin(runtime, is_awaited=is_awaited, is_paced=assignment.is_handed_over))
         self._starting[task] = None
         task.add_done_callback(self._starting.pop)
         return runtime
 
-    async def _begin(self, runtime: PartitionRuntime, *, is_awaited: bool) -> None:
+    async def _begin(self, runtime: PartitionRuntime, *, is_awaited: bool, is_paced: bool) -> None:
         """Run the start when it has its turn, and let the next one begin when it is over or takes too long."""
-        async with self._starts.slot(runtime, is_awaited=is_awaited):
+        async with self._starts.slot(runtime, is_awaited=is_awaited, is_paced=is_paced):
             if not runtime.state.is_final:
                 runtime.begin()
                 await asyncio.wait({runtime.started}, timeout=self.settings.start_wait_max_s)

@@ -41,7 +41,8 @@ class StartQueue:
         self._starts_max = starts_max
         self._running: dict[Hashable, float] = {}  # when each began, the oldest first
         self._missed: set[Hashable] = set()  # those of them that callers wait for
-        self._awaited: dict[Hashable, asyncio.Future[None]] = {}  # in the order in which they came
+        self._paced: dict[Hashable, asyncio.Future[None]] = {}  # in the order in which they came
+        self._awaited: dict[Hashable, asyncio.Future[None]] = {}
         self._unasked: dict[Hashable, asyncio.Future[None]] = {}
         self._idle: asyncio.Future[None] | None = None
         self.leftovers = asyncio.Semaphore(LEFTOVERS_MAX)
@@ -53,31 +54,33 @@ class StartQueue:
     @property
     def is_idle(self) -> bool:
         """Whether no start runs or waits."""
-        return not self._running and not self._awaited and not self._unasked
+        return not self._running and not self.waiting_count
 
     @property
     def waiting_count(self) -> int:
         """How many starts wait for their turn."""
-        return len(self._awaited) + len(self._unasked)
+        return len(self._paced) + len(self._awaited) + len(self._unasked)
 
     @asynccontextmanager
-    async def slot(self, key: Hashable, *, is_awaited: bool) -> AsyncIterator[None]:
+    async def slot(self, key: Hashable, *, is_awaited: bool, is_paced: bool = False) -> AsyncIterator[None]:
         """Runs its body when the start has its turn. `is_awaited`: somebody waits for it, so it passes those that nobody
-        has asked for.
+        has asked for. `is_paced`: the controller hands partitions over only as fast as they are started, so it begins
+        first, while fewer than `starts_max` run.
         """
-        if self._is_full or self._awaited or (not is_awaited and (self._unasked or self._would_delay())):
-            await self._turn(key, is_awaited=is_awaited)
+        queue = self._paced if is_paced else self._awaited if is_awaited else self._unasked
+        if self._must_wait(queue):
+            await self._turn(key, queue)
         else:
-            self._begin(key, is_awaited=is_awaited)
+            self._begin(key, is_missed=queue is not self._unasked)
         try:
             yield
         finally:
             self._end(key)
             self._next()
 
-    def _begin(self, key: Hashable, *, is_awaited: bool) -> None:
+    def _begin(self, key: Hashable, *, is_missed: bool) -> None:
         self._running[key] = self._loop.time()
-        if is_awaited:
+        if is_missed:
             self._missed.add(key)
 
     def _end(self, key: Hashable) -> None:
@@ -103,9 +106,15 @@ class StartQueue:
         is_missed = any(self._running[key] > slow_since_s for key in self._missed)
         return is_missed and self._quick_count() >= STARTS_AT_FIRST
 
-    async def _turn(self, key: Hashable, *, is_awaited: bool) -> None:
+    def _must_wait(self, queue: dict[Hashable, asyncio.Future[None]]) -> bool:
+        if queue is self._paced:
+            return bool(queue) or len(self._running) >= self._starts_max
+        if self._is_full or self._paced or self._awaited:
+            return True
+        return queue is self._unasked and (bool(queue) or self._would_delay())
+
+    async def _turn(self, key: Hashable, queue: dict[Hashable, asyncio.Future[None]]) -> None:
         """Returns once it is this start's turn; it counts as running then."""
-        queue = self._awaited if is_awaited else self._unasked
         turn = queue[key] = self._loop.create_future()
         if self._timer is None:
             self._pace.begin(self._append_s())
@@ -115,8 +124,8 @@ class StartQueue:
         except asyncio.CancelledError:
             if key in self._running:
                 self._end(key)
-            self._awaited.pop(key, None)
-            self._unasked.pop(key, None)
+            for waiting in (self._paced, self._awaited, self._unasked):
+                waiting.pop(key, None)
             self._next()
             raise
 
@@ -142,17 +151,21 @@ class StartQueue:
         self._loop.call_later(rest_s, self.leftovers.release)
 
     def _next(self) -> None:
+        while self._paced and len(self._running) < self._starts_max:
+            self._begin_first(self._paced)
         while not self._is_full:
-            is_awaited = bool(self._awaited)
-            queue = self._awaited if is_awaited else self._unasked
-            if not queue or (not is_awaited and self._would_delay()):
+            queue = self._awaited or self._unasked
+            if not queue or (queue is self._unasked and self._would_delay()):
                 break
-            key = next(iter(queue))
-            turn = queue.pop(key)
-            if not turn.done():
-                self._begin(key, is_awaited=is_awaited)
-                turn.set_result(None)
+            self._begin_first(queue)
         self._tell_if_idle()
+
+    def _begin_first(self, queue: dict[Hashable, asyncio.Future[None]]) -> None:
+        key = next(iter(queue))
+        turn = queue.pop(key)
+        if not turn.done():
+            self._begin(key, is_missed=queue is not self._unasked)
+            turn.set_result(None)
 
     def _tell_if_idle(self) -> None:
         if self._idle is not None and self.is_idle and not self._idle.done():
@@ -165,7 +178,7 @@ class StartQueue:
 
     def _adjust_pace(self, begun_s: float) -> None:
         self._timer = None
-        if not self._awaited and not self._unasked:
+        if not self.waiting_count:
             self._pace.end()
             self._append_s()
             return

@@ -54,9 +54,11 @@ class ControllerConfig:
     moves_at_once: int = 50
     """Planned moves go in parts of this many, or of a twentieth of them all: idle partitions cost metadata only."""
     moves_in_use_at_once: int = 2
-    """How many partitions of one part may be in use; the next part waits until these are served again."""
+    """How many partitions in use are on their way to their new owners at once, before it is known how quick that is."""
+    moves_in_use_at_once_max: int = 32
+    """The same while each of them is quick."""
     move_pause_max_ms: int = 1_000
-    """The next part goes when partitions in use are served by their new owners, or after this long."""
+    """A partition whose new owner does not serve it after this long is not waited for."""
     replica_changes_at_once: int = 1_000
     """Changes to replicas of partitions that keep their owners are not urgent, so they are written in parts."""
 

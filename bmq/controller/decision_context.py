@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from uuid import UUID
 
@@ -19,7 +19,9 @@ IsInUse = Callable[[UUID, PartitionImage], bool]
 
 @dataclass(frozen=True)
 class DecisionContext:
-    """`registrations`: of all nodes, fenced ones too. `next_offset`: of the first record this decision writes."""
+    """`registrations`: of all nodes, fenced ones too. `next_offset`: of the first record this decision writes. `cut_off`:
+    nodes that alone do not reach the store.
+    """
 
     image: MetadataImage
     registrations: Mapping[int, RegisterBrokerRecord]
@@ -28,11 +30,16 @@ class DecisionContext:
     floor_of: FloorOf
     is_in_use: IsInUse
     now_ms: int
+    cut_off: Collection[int] = ()
 
     @cached_property
     def owners(self) -> dict[int, Node]:
-        """The live nodes that may own partitions."""
-        return owner_nodes(self.image.nodes)
+        """The live nodes that may own partitions. Those cut off from the store count as draining: they get no new ones."""
+        owners = owner_nodes(self.image.nodes)
+        for node_id in self.cut_off:
+            if node_id in owners:
+                owners[node_id] = replace(owners[node_id], is_draining=True)
+        return owners
 
     def new_leader_epoch(
         self,

@@ -1,8 +1,8 @@
 """Performs planned moves at the active controller: draining nodes, balancing, operators' requests.
 
-Moves go in parts, one part at a time, so that new owners start a limited number of partitions together and each is down
-only for a moment. Moving an unused partition does not start it, so many of them go at once. Changes that nobody waits
-for (which replicas live) come last.
+So many partitions in use are on their way at once as new owners start quickly (hand_over_pace.py): each is down only for a
+moment. Moving an unused partition does not start it, so many of them go at once. Changes that nobody waits for (which
+replicas live) come last.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from bmq.controller.decision import Decision
 from bmq.controller.decision_context import DecisionContext
 from bmq.controller.decision_log import DecisionLog
 from bmq.controller.failover import replica_changes
+from bmq.controller.hand_over_pace import HandOverPace, Key
 from bmq.controller.moves import Move, drain_moves, move_records, next_part
 from bmq.controller.partition_reports import PartitionReports
 from bmq.metadata.broker_configs import BrokerConfigs
@@ -51,6 +52,9 @@ class PartitionMover:
         self._config = config
         self._is_settled = is_settled
         self._balancer = Balancer(config.balancer)
+        self._pace = HandOverPace(
+            config.moves_in_use_at_once, config.moves_in_use_at_once_max, config.move_pause_max_ms / 1000
+        )
         self._one_part = asyncio.Lock()
         self._reported = asyncio.Event()
         self._balance_now = asyncio.Event()
@@ -75,11 +79,13 @@ class PartitionMover:
             await asyncio.wait(tasks)
 
     def nodes_changed(self) -> None:
-        """Nodes came, went or began to drain. Partitions leave a draining node until it owns none or is undrained."""
+        """Nodes came, went, began to drain, or were cut off from the store. Partitions leave a draining node until it owns none
+        or is undrained.
+        """
         self._replicas_changed.set()
         self._balance_now.set()
-        for node_id, node in self._decisions.image.nodes.items():
-            if node.is_draining and node_id not in self._draining:
+        for node_id in self._draining_nodes():
+            if node_id not in self._draining:
                 drain = keep_running("drain", partial(self._drain, node_id))
                 task = asyncio.get_running_loop().create_task(drain)
                 self._draining[node_id] = task
@@ -87,24 +93,28 @@ class PartitionMover:
 
     def reported(self) -> None:
         """An owner has reported."""
+        now_s = asyncio.get_running_loop().time()
+        for key in [key for key in self._pace.under_way if self._is_served(key)]:
+            self._pace.served(key, now_s)
         self._reported.set()
 
     async def apply(self, moves: Sequence[Move], *, is_gentle: bool = False) -> Sequence[Move]:
-        """Carry these moves out, part by part; returns those still valid when their turn came. Raises KafkaError.
+        """Carry these moves out; returns those still valid when their turn came. Raises KafkaError.
 
-        `is_gentle`: nobody waits for them. Each part is followed by a pause as long as the part took, and once a node
-        has to be drained the remaining moves are dropped.
+        `is_gentle`: nobody waits for them. They go in parts, each of which is served before a pause as long as the part
+        took, and once a node has to be drained the remaining moves are dropped.
         """
+        if not is_gentle:
+            return await self._carry_out(moves, lambda: True)
         loop = asyncio.get_running_loop()
         made: list[Move] = []
         left = tuple(moves)
-        while left and not (is_gentle and self._draining):
+        while left and not self._draining:
             began_s = loop.time()
-            size = self._part_size(left, len(moves))
-            made += await self._apply_part(left[:size])
+            size = self._part_size(left, len(moves), self._config.moves_in_use_at_once)
+            made += await self._carry_out(left[:size], lambda: True)
             left = left[size:]
-            if is_gentle:
-                await asyncio.sleep(loop.time() - began_s)
+            await asyncio.sleep(loop.time() - began_s)
         return made
 
     def placed(self, before: MetadataImage, after: MetadataImage) -> None:
@@ -134,54 +144,73 @@ class PartitionMover:
 
     # --- parts
 
-    def _part_size(self, left: Sequence[Move], total: int) -> int:
+    async def _carry_out(self, moves: Sequence[Move], is_wanted: Callable[[], bool]) -> Sequence[Move]:
+        """Make these moves while they are wanted, part by part, and wait until those in use are served; the ones made."""
+        made: list[Move] = []
+        left = moves
+        while left and is_wanted():
+            async with self._one_part:
+                await self._until(lambda: self._pace.room > 0)
+                size = self._part_size(left, len(moves), self._pace.room)
+                made += await self._move_part(left[:size])
+            left = left[size:]
+        keys = {(move.topic_id, move.partition) for move in made}
+        await self._until(lambda: keys.isdisjoint(self._pace.under_way))
+        return made
+
+    def _part_size(self, left: Sequence[Move], total: int, in_use_at_once: int) -> int:
         at_once = max(self._config.moves_at_once, -(-total // _PARTS))
-        return next_part(left, self._is_in_use, at_once=at_once, in_use_at_once=self._config.moves_in_use_at_once)
+        return next_part(left, self._is_in_use, at_once=at_once, in_use_at_once=in_use_at_once)
 
     def _is_in_use(self, move: Move) -> bool:
         partition = self._decisions.image.partition(move.topic_id, move.partition)
         now_s = asyncio.get_running_loop().time()
         return partition is not None and self._reports.is_in_use(move.topic_id, partition, now_s)
 
-    async def _apply_part(self, moves: Sequence[Move]) -> Sequence[Move]:
+    async def _move_part(self, moves: Sequence[Move]) -> Sequence[Move]:
         def decide(image: MetadataImage, broker: BrokerConfigs) -> Decision[Sequence[Move]]:
             records = move_records(self._decision_context(), moves)
             made = {(record.topic_id, record.partition_id) for record in records}
             return Decision([move for move in moves if (move.topic_id, move.partition) in made], records)
 
-        async with self._one_part:
-            in_use = {(move.topic_id, move.partition) for move in moves if self._is_in_use(move)}
-            made = await self._decisions.decide(decide, self._config.internal_request_wait_max_ms)
-            if made:
-                self._decisions.metrics.partitions_moved += len(made)
-                _log.info("partitions_moved", partitions=len(made), reason=made[0].reason)
-                await self._until_served([move for move in made if (move.topic_id, move.partition) in in_use])
+        in_use = {(move.topic_id, move.partition) for move in moves if self._is_in_use(move)}
+        made = await self._decisions.decide(decide, self._config.internal_request_wait_max_ms)
+        if made:
+            self._decisions.metrics.partitions_moved += len(made)
+            _log.info("partitions_moved", partitions=len(made), reason=made[0].reason)
+            keys = [(move.topic_id, move.partition) for move in made]
+            self._pace.begin([key for key in keys if key in in_use], asyncio.get_running_loop().time())
         return made
 
-    async def _until_served(self, moves: Sequence[Move]) -> None:
+    async def _until(self, is_reached: Callable[[], bool]) -> None:
+        """Until owners have reported so much. Hand-overs cease to count after a time, so it does not last for ever."""
         loop = asyncio.get_running_loop()
-        end_s = loop.time() + self._config.move_pause_max_ms / 1000
-        left = list(moves)
-        while (left := [move for move in left if not self._is_served(move)]) and loop.time() < end_s:
+        while True:
+            self._pace.expire(loop.time())
+            if is_reached():
+                return
             self._reported.clear()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(end_s):
+                async with asyncio.timeout_at(self._pace.next_end_s):
                     await self._reported.wait()
 
-    def _is_served(self, move: Move) -> bool:
-        partition = self._decisions.image.partition(move.topic_id, move.partition)
-        return partition is None or self._reports.is_served(move.topic_id, partition)
+    def _is_served(self, key: Key) -> bool:
+        topic_id, number = key
+        partition = self._decisions.image.partition(topic_id, number)
+        return partition is None or self._reports.is_served(topic_id, partition)
 
     async def _drain(self, node_id: int) -> None:
         moved = 0
         while self._is_draining(node_id):
+            context = self._decision_context()
             reason = self._drain_reasons.get(node_id, f"node {node_id} is being drained")
-            moves = drain_moves(self._decision_context(), node_id, reason)
+            if node_id in context.cut_off:
+                reason = f"node {node_id} alone cannot reach the store"
+            moves = drain_moves(context, node_id, reason)
             if not moves:
                 break
-            size = self._part_size(moves, moved + len(moves))
             try:
-                moved += len(await self._apply_part(moves[:size]))
+                moved += len(await self._carry_out(moves, partial(self._is_draining, node_id)))
             except BmqError as error:
                 _log.warning("drain_interrupted", node_id=node_id, error=str(error))
                 await asyncio.sleep(_RETRY_S)
@@ -191,8 +220,10 @@ class PartitionMover:
             _log.info("node_drained", node_id=node_id, partitions_moved=moved)
 
     def _is_draining(self, node_id: int) -> bool:
-        node = self._decisions.image.nodes.get(node_id)
-        return self._decisions.is_active and node is not None and node.is_draining
+        return self._decisions.is_active and node_id in self._draining_nodes()
+
+    def _draining_nodes(self) -> list[int]:
+        return [node_id for node_id, node in self._decision_context().owners.items() if node.is_draining]
 
     # --- background work
 

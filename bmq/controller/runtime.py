@@ -132,6 +132,7 @@ class Controller:
         self.apply_moves: Final = operators.apply_moves
         self.loads: Final = operators.loads
         self.now_ms: Final = operators.now_ms
+        self.keep_task: Final = operators.keep_task
         self.decide_with_id: Final = operators.decide_with_id
         self.end_offset: Final = operators.end_offset
 
@@ -288,7 +289,11 @@ class Controller:
         if new.topics is not old.topics:
             for topic_id in old.topics_by_id.keys() - new.topics_by_id.keys():
                 self._context.reports.forget(topic_id)
-        if self._is_cluster and new.nodes is not old.nodes and self._decisions.is_active:
+        if not self._is_cluster or not self._decisions.is_active:
+            return
+        # New topics are placed on all live nodes, so those cut off from the store give theirs away again.
+        is_any_away = new.topics is not old.topics and self._context.outages.is_any_away(new.nodes)
+        if new.nodes is not old.nodes or is_any_away:
             self._mover.nodes_changed()
 
     def _is_handing_over(self, node_id: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -36,11 +36,15 @@ class Releases(Protocol):
     async def release(self, request: ReleasePartitionsRequest, image: MetadataImage) -> ReleasePartitionsResponse: ...
 
 
+async def _never(controller_epoch: int) -> bool:
+    return False
+
+
 @dataclass(slots=True, kw_only=True)
 class InternalServices(Services):
     """`partitions`, `groups` and `controller` of Services are this process's own here.
 
-    `client_access`: the rights of clients whose requests come in envelopes. `access` is for requests of nodes themselves.
+    `hears_controller(epoch)`: whether the controller of that epoch answers this node now. `client_access`: the rights of clients whose requests come in envelopes. `access` is for requests of nodes themselves.
     """
 
     leadership: Leadership
@@ -48,6 +52,7 @@ class InternalServices(Services):
     releases: Releases
     known: KnownController
     metadata_seen: Callable[[], MetadataMark] = lambda: MetadataMark(-1, -1)
+    hears_controller: Callable[[int], Awaitable[bool]] = _never
     tails: TailSessions = field(default_factory=TailSessions)
     share_calls: RequestHandler | None = None
     is_between_nodes: bool = True

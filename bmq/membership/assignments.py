@@ -33,7 +33,7 @@ class Assignments:
     """`on_shard_lost`: by state machine's topic, called with the number of a partition that is no longer ours.
 
     `changed()`: assignments changed after the image did, so callers that wait for a partition may look again.
-    `log_config`: makes of a topic's config the one its logs get here.
+    `log_config`: makes of a topic's config the one its logs get here. `is_store_away`: whether a release cannot seal.
     """
 
     def __init__(
@@ -46,6 +46,7 @@ class Assignments:
         settings: ClusterSettings,
         *,
         log_config: Callable[[LogConfig], LogConfig] = lambda config: config,
+        is_store_away: Callable[[], bool] = lambda: False,
     ) -> None:
         self._node_id = node_id
         self._manager = manager
@@ -54,6 +55,7 @@ class Assignments:
         self._changed = changed
         self._settings = settings
         self._log_config = log_config
+        self._is_store_away = is_store_away
         self._loop = asyncio.get_running_loop()
         self._wanted: dict[TopicPartition, int] = {}
         """Leader epochs the image gives us.
@@ -126,31 +128,42 @@ class Assignments:
             if is_new_config:
                 self._manager.update_config(key, self._log_config(topic.log_config))
 
-    def _assign(self, key: TopicPartition, epoch: int, *, is_taken_over: bool = False) -> None:
-        """Assign with the newest image's settings: it may have changed while the old owner was asked."""
+    def _assign(
+        self, key: TopicPartition, epoch: int, *, is_taken_over: bool = False, is_handed_over: bool = False
+    ) -> None:
+        """Assign with the newest image's settings: it may have changed while the old owner was asked.
+
+        A partition that clients use is started at once: some ask again only after half a second. `is_taken_over`: its
+        owner is dead, so an unused one is started later, to close its open files. `is_handed_over`: its owner has
+        released it.
+        """
         if self._wanted.get(key) != epoch or self._released.get(key, -1) > epoch or self._is_closed:
             return
         topic = self._image.topics_by_id[key.topic_id]
         partition = topic.partitions[key.partition]
         self._released.pop(key, None)
         config = self._log_config(topic.log_config)
-        self._manager.assign(key, epoch, topic.name, config, partition.high_watermark_floor)
+        floor = partition.high_watermark_floor
+        self._manager.assign(key, epoch, topic.name, config, floor, is_handed_over=is_handed_over)
         if is_taken_over:
             self._spawn(self._start_behind(key, 0 if partition.was_in_use else self._settings.takeover_delay_ms))
+        elif is_handed_over and partition.was_in_use:
+            self._spawn(self._start(key))
 
     async def _start_behind(self, key: TopicPartition, delay_ms: int) -> None:
-        """Start a dead owner's partition if nobody has asked for it by then: at once if clients used it (librdkafka
-        asks only after half a second), else later, to close its open files.
-        """
+        """Start a dead owner's partition if nobody has asked for it by then."""
         await asyncio.sleep(delay_ms / 1000)
         async with self._takeovers:
-            if key in self._wanted and self._manager.ready(key) is None:
-                try:
-                    await self._manager.leader_of(key, is_awaited=False)
-                except BmqError as error:
-                    _log.warning(
-                        "partition_not_started", topic_id=str(key.topic_id), partition=key.partition, reason=str(error)
-                    )
+            await self._start(key)
+
+    async def _start(self, key: TopicPartition) -> None:
+        if key in self._wanted and self._manager.ready(key) is None:
+            try:
+                await self._manager.leader_of(key, is_awaited=False)
+            except BmqError as error:
+                _log.warning(
+                    "partition_not_started", topic_id=str(key.topic_id), partition=key.partition, reason=str(error)
+                )
 
     async def _take_from(self, node_id: int, partitions: Mapping[TopicPartition, int]) -> None:
         request = ReleasePartitionsRequest(
@@ -173,7 +186,7 @@ class Assignments:
             _log.error("partitions_not_released", owner=node_id, partitions=len(partitions), exc_info=error)
         for key, epoch in partitions.items():
             try:
-                self._assign(key, epoch)
+                self._assign(key, epoch, is_handed_over=True)
             except Exception as error:  # noqa: BLE001 any bug is answered or logged
                 _log.error("assignment_failed", topic_id=str(key.topic_id), partition=key.partition, exc_info=error)
             self._manager.expect_no_more(key, epoch)
@@ -200,7 +213,7 @@ class Assignments:
         return task
 
     async def _release(self, key: TopicPartition, epoch: int, earlier: asyncio.Task[None] | None) -> None:
-        await self._manager.unassign(key, epoch)
+        await self._manager.unassign(key, epoch, is_sealed=not self._is_store_away())
         if earlier is not None:
             await asyncio.wait({earlier})
 

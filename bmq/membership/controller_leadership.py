@@ -34,6 +34,7 @@ METADATA_LOG: Final = LogConfig(
     segment_bytes=64 * 1024 * 1024, retention_ms=-1, segment_idle_close_ms=2**62, durability=Durability.HSYNC
 )
 _PROOF_INTERVAL_S: Final = 1.0
+_CAMPAIGN_CHECK_S: Final = 0.5
 _DAMAGE_WAIT_S: Final = 60.0
 _DAMAGE_CHECK_S: Final = 1.0
 
@@ -42,6 +43,10 @@ _log = structlog.get_logger("bmq.membership")
 
 class ElectionBehindLog(BmqError):
     """ZooKeeper's counter is below what the metadata log was written under (rule 17)."""
+
+
+async def _is_heard_by_nobody(claim: ControllerClaim) -> bool:
+    return False
 
 
 class ControllerLeadership:
@@ -71,6 +76,8 @@ class ControllerLeadership:
         self._on_active = on_active
         self._backoff = backoff
         self._witnesses = witnesses or self._only_the_mark
+        self._may_campaign: Callable[[], bool] = lambda: True
+        self._is_heard: Callable[[ControllerClaim], Awaitable[bool]] = _is_heard_by_nobody
         self._active: Controller | None = None
         self._marking: asyncio.Task[None] | None = None
         self._marked = NOTHING
@@ -87,8 +94,16 @@ class ControllerLeadership:
     def epoch(self) -> int:
         return -1 if self._active is None else self._active.epoch
 
+    def campaign_only_while(self, may_campaign: Callable[[], bool]) -> None:
+        """Campaign only while this holds: a node that cannot write had better leave the leadership to others."""
+        self._may_campaign = may_campaign
+
+    def spare_while(self, is_heard: Callable[[ControllerClaim], Awaitable[bool]]) -> None:
+        """Depose no controller of which this says that another node hears it."""
+        self._is_heard = is_heard
+
     def suspect(self, claim: ControllerClaim) -> None:
-        """The active controller seems to be dead: a candidate deposes it."""
+        """The active controller seems to be dead: a candidate deposes it, unless another node hears it."""
         if (claim.node_id == self._member.node_id and self._active is not None) or self._deposing:
             return  # one at a time: while the election is unreachable each of them would wait
         task = asyncio.get_running_loop().create_task(self._depose(claim))
@@ -98,6 +113,9 @@ class ControllerLeadership:
     async def run(self) -> None:
         """Campaign and lead, for ever."""
         while not self.failed.done():
+            if not self._may_campaign():
+                await asyncio.sleep(_CAMPAIGN_CHECK_S)
+                continue
             try:
                 claim = await self._election.campaign(self._member)
             except ElectionError as error:
@@ -239,6 +257,8 @@ class ControllerLeadership:
 
     async def _depose(self, claim: ControllerClaim) -> None:
         try:
+            if await self._is_heard(claim) or self._election.leader != claim:
+                return  # if its silence lasts, the next heartbeat suspects it again
             await self._election.depose(claim)
         except ElectionError as error:
             _log.warning("controller_not_deposed", controller_epoch=claim.epoch, reason=str(error))

@@ -25,13 +25,22 @@ from bmq.membership.settings import ClusterSettings
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
-from bmq.protocol.internal_messages import PartitionReport, QuotaShare, QuotaUse, ReportPartitionsRequest
+from bmq.protocol.internal_messages import (
+    PartitionReport,
+    QuotaShare,
+    QuotaUse,
+    ReportPartitionsRequest,
+    StoreState,
+)
 from bmq.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from bmq.protocol.messages.broker_registration_request import BrokerRegistrationRequest
 
 LINK_PURPOSE: Final = "control"
 _HELD_UP_S: Final = 0.5
 _REPORT_INTERVAL_MAX_S: Final = 60.0
+HEARING_WAIT_S: Final = 0.4
+"""Less than the candidate that asks waits."""
+_HEARINGS_MAX: Final = 64
 _FINAL: Final = frozenset(
     {
         ErrorCode.INCONSISTENT_CLUSTER_ID,
@@ -53,7 +62,8 @@ class Reports:
     """`changed()`: owned partitions that moved since `confirm` was called last; called before each report.
 
     `restart()`: the next report goes to another controller, which has got none of the earlier ones. `quota_uses()`: of
-    quotas of the whole cluster; `quota_shares` takes what the controller answers.
+    quotas of the whole cluster; `quota_shares` takes what the controller answers. `store_state()`: whether this node
+    reaches the store; `want_writing` takes whether the controller wants to know who can write.
     """
 
     changed: Callable[[], Sequence[PartitionReport]]
@@ -61,6 +71,8 @@ class Reports:
     restart: Callable[[], None]
     quota_uses: Callable[[], Sequence[QuotaUse]] = tuple
     quota_shares: Callable[[Sequence[QuotaShare]], None] = lambda shares: None
+    store_state: Callable[[], StoreState] = lambda: StoreState.UNKNOWN
+    want_writing: Callable[[bool], None] = lambda is_wanted: None
 
 
 class Registration:
@@ -94,6 +106,7 @@ class Registration:
         self._reported_to = -1  # the epoch of the controller that has got our reports
         self._is_report_due = False
         self._is_shutting_down = False
+        self._hearings: dict[asyncio.Future[bool], None] = {}
         self.epoch = -1
         self.is_unfenced = False
         self.unfenced = asyncio.Event()
@@ -109,9 +122,31 @@ class Registration:
         self._wake.set()
 
     def report_soon(self) -> None:
-        """Report soon: a partition has begun to be served, and the controller may wait for that."""
+        """Report soon: a partition has begun to be served, and the controller may wait for that; or the way to the store
+        has changed.
+        """
         self._is_report_due = True
         self.send_soon()
+
+    async def hears(self, controller_epoch: int) -> bool:
+        """Whether the controller of this epoch answers this node now: by the next heartbeat, which is sent at once."""
+        claim = self._leader()
+        if claim is None or claim.epoch != controller_epoch or len(self._hearings) >= _HEARINGS_MAX:
+            return False
+        hearing: asyncio.Future[bool] = self._loop.create_future()
+        self._hearings[hearing] = None
+        self.send_soon()
+        try:
+            await asyncio.wait({hearing}, timeout=HEARING_WAIT_S)
+        finally:
+            del self._hearings[hearing]
+        now = self._leader()
+        return hearing.done() and hearing.result() and now is not None and now.epoch == controller_epoch
+
+    def _heard(self, is_heard: bool) -> None:
+        for hearing in self._hearings:
+            if not hearing.done():
+                hearing.set_result(is_heard)
 
     async def shut_down(self) -> None:
         """Have the partitions moved away; returns when none is left here, or no other node could take them in time."""
@@ -181,6 +216,7 @@ class Registration:
             want_shut_down=self._is_shutting_down,
         )
         answer = await link.call(ApiKey.BROKER_HEARTBEAT, heartbeat, timeout_s=timeout_s)
+        self._heard(answer.error_code != ErrorCode.NOT_CONTROLLER)
         if answer.error_code == ErrorCode.STALE_BROKER_EPOCH:
             _log.warning("node_registration_lost", node_epoch=self.epoch)
             self.epoch = -1
@@ -216,8 +252,9 @@ class Registration:
         self._is_report_due = False
         interval_s = min(interval_s, _REPORT_INTERVAL_MAX_S)
         changed, uses = self._reports.changed(), self._reports.quota_uses()
+        state = self._reports.store_state()
         self._last_report_s = now_s
-        if not changed and not uses:
+        if not changed and not uses and state is StoreState.UNKNOWN:
             return
         report = ReportPartitionsRequest(
             node_id=self._request.broker_id,
@@ -225,11 +262,13 @@ class Registration:
             interval_ms=round(interval_s * 1000),
             partitions=changed,
             quota_uses=uses,
+            store_state=state,
         )
         answer = await link.call(ApiKey.REPORT_PARTITIONS, report, timeout_s=timeout_s)
         if answer.error_code == ErrorCode.NONE:
             self._reports.confirm()
             self._reports.quota_shares(answer.quota_shares)
+            self._reports.want_writing(answer.is_writing_wanted)
 
     def _refused(self, answer: Any) -> float:
         code = ErrorCode(answer.error_code)
@@ -257,6 +296,7 @@ class Registration:
     def _give_up_on(self, claim: ControllerClaim, error: LinkLost) -> float:
         if self._link is not None:
             self._link.close()
+        self._heard(False)
         if self._leader() == claim:
             _log.warning("controller_silent", controller=claim.node_id, controller_epoch=claim.epoch, reason=str(error))
             self._on_silent(claim)

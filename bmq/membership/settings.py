@@ -53,6 +53,10 @@ class ClusterSettings:
     """How many of these start at the same time."""
     zookeeper_session_ms: int = 6_000
     """ZooKeeper session; the backstop for dead nodes."""
+    store_silence_max_ms: int = 5_000
+    """A node that has not reached HDFS for this time says so. If another one can write, it takes the partitions over.
+
+    `0`: nodes do not look, and keep their partitions."""
     shutdown_wait_max_ms: int = 180_000
     """How long a stopping node waits for its partitions to move, besides `stop_timeout_ms`."""
     shutdown_silence_max_ms: int = 6_000

@@ -118,7 +118,8 @@ class MetadataImage:
     `broker_configs`: dynamic configs, by node id as text; "" is for all nodes. `group_configs`: configs set for groups,
     by group id. `client_metrics`: configs of subscriptions to clients' metrics, by name. `tables`: made of topics, by
     name, as bmq.table_definitions.stored writes them. `channels`: of Databus, by name, as bmq.channels.stored writes
-    them; `channels_version` grows with each change of any. `deleted_topics`: ids of deleted topics whose files are still
+    them; `channels_version` grows with each change of any. `tasks`: of operators, by id, as bmq.admin.stored_tasks writes
+    them. `deleted_topics`: ids of deleted topics whose files are still
     being removed.
     `features`: finalized levels. `acls`: by their ids; the same object while none changes.
     `users`, `delegation_tokens`: what clients log in with; secrets. `client_quotas`: limits of users, client ids
@@ -139,6 +140,7 @@ class MetadataImage:
     tables: Mapping[str, str] = field(default_factory=dict)
     channels: Mapping[str, str] = field(default_factory=dict)
     channels_version: int = 0
+    tasks: Mapping[str, str] = field(default_factory=dict)
     features: Mapping[str, int] = field(default_factory=dict)
     acls: Mapping[UUID, Acl] = field(default_factory=dict)
     deleted_topics: frozenset[UUID] = frozenset()

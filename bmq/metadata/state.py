@@ -43,6 +43,7 @@ from bmq.protocol.metadata_records import (
     RESOURCE_TYPE_CLIENT_METRICS,
     RESOURCE_TYPE_GROUP,
     RESOURCE_TYPE_TABLE,
+    RESOURCE_TYPE_TASK,
     RESOURCE_TYPE_TOPIC,
     AccessControlEntryRecord,
     BrokerEndpoint,
@@ -84,6 +85,8 @@ TABLE_CONFIG: Final = "table"
 """The one config of a table: the whole definition, as bmq.table_definitions.stored writes it. Here it is only text."""
 CHANNEL_CONFIG: Final = "channel"
 """The one config of a channel: the whole channel, as bmq.channels.stored writes it. Here it is only text."""
+TASK_CONFIG: Final = "task"
+"""The one config of an operator's task: the whole task, as bmq.admin.stored_tasks writes it. Here it is only text."""
 ALL_CHANNELS: Final = ""
 """The resource name of what holds for all channels together."""
 CHANNELS_VERSION_CONFIG: Final = "version"
@@ -130,6 +133,7 @@ class MetadataState:
         self._are_client_metrics_changed = False
         self._are_tables_changed = False
         self._are_channels_changed = False
+        self._are_tasks_changed = False
         self._is_changed = False
 
     def set_controller(self, node_id: int) -> None:
@@ -283,6 +287,8 @@ class MetadataState:
             self._are_tables_changed = True
         elif record.resource_type == RESOURCE_TYPE_CHANNEL:
             self._are_channels_changed = True
+        elif record.resource_type == RESOURCE_TYPE_TASK:
+            self._are_tasks_changed = True
         elif record.resource_name in self._ids:
             topic_id = self._ids[record.resource_name]
             if record.name == VIEW_OF and record.value:
@@ -346,6 +352,7 @@ class MetadataState:
             tables=tables,
             channels=channels,
             channels_version=channels_version,
+            tasks=self._texts_of(RESOURCE_TYPE_TASK, TASK_CONFIG) if self._are_tasks_changed else old.tasks,
             acls=self._acls.snapshot(),
             features=told if told != old.features else old.features,
             deleted_topics=frozenset(self._deleted) if self._deleted != old.deleted_topics else old.deleted_topics,
@@ -359,6 +366,7 @@ class MetadataState:
         self._reconfigured_topics.clear()
         self._are_nodes_changed = self._are_broker_configs_changed = self._are_group_configs_changed = False
         self._are_client_metrics_changed = self._are_tables_changed = self._are_channels_changed = False
+        self._are_tasks_changed = False
         self._is_changed = False
         return self._image
 

@@ -118,6 +118,8 @@ class ApiKey(IntEnum):
     # See transaction_decisions.py.
     TRANSACTION_DECIDE = 20_050
 
+    HEAR_CONTROLLER = 20_060
+
 
 class Route(Enum):
     """The node that answers a client's request, whichever node it came to."""
@@ -270,6 +272,7 @@ _BETWEEN_NODES: dict[ApiKey, Api] = {
     ApiKey.LANE_GROUP: _api(0, 0, 0),
     ApiKey.LANE_LIST: _api(0, 0, 0),
     ApiKey.TRANSACTION_DECIDE: _api(0, 0, 0),
+    ApiKey.HEAR_CONTROLLER: _api(0, 0, 0),
 }
 INTERNAL_APIS: dict[ApiKey, Api] = {
     **_BETWEEN_NODES,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Final
 from uuid import UUID
 
@@ -89,11 +90,22 @@ class QuotaShare:
     share: float = 1.0
 
 
+class StoreState(IntEnum):
+    """What a node knows of its way to the store. AWAY: no answer for long, or its partitions wait and none can write.
+    ANSWERS: nothing was written lately. WRITABLE: bytes became durable lately."""
+
+    UNKNOWN = 0
+    AWAY = 1
+    ANSWERS = 2
+    WRITABLE = 3
+
+
 @dataclass(slots=True, kw_only=True)
 class ReportPartitionsRequest:
     """Owned partitions that changed since the last report that was answered (rule 5).
 
-    `quota_uses`: of quotas that hold for the whole cluster; a controller of an earlier release skips them.
+    `quota_uses`: of quotas that hold for the whole cluster. `store_state`: a StoreState. A controller of an earlier
+    release skips both.
     """
 
     node_id: int = -1
@@ -101,13 +113,17 @@ class ReportPartitionsRequest:
     interval_ms: int = 0
     partitions: Sequence[PartitionReport] = ()
     quota_uses: Sequence[QuotaUse] = ()
+    store_state: int = StoreState.UNKNOWN
 
 
 @dataclass(slots=True, kw_only=True)
 class ReportPartitionsResponse:
+    """`is_writing_wanted`: another node cannot reach the store, so this one is to show whether it can write."""
+
     error_code: int = 0
     error_message: str | None = None
     quota_shares: Sequence[QuotaShare] = ()
+    is_writing_wanted: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -131,6 +147,23 @@ class ReleasePartitionsResponse:
 
     error_code: int = 0
     error_message: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class HearControllerRequest:
+    """A candidate that does not hear the controller of this epoch asks whether another node does."""
+
+    node_id: int = -1
+    controller_epoch: int = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class HearControllerResponse:
+    """`is_heard`: the controller has answered the asked node since it was asked."""
+
+    error_code: int = 0
+    error_message: str | None = None
+    is_heard: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -419,6 +452,7 @@ FORMATS: Final[dict[ApiKey, dict[str, Format]]] = {
                 tag=0,
                 default=(),
             ),
+            FormatField("store_state", "int8", tag=1, default=StoreState.UNKNOWN),
         ),
         "response": _format(
             ReportPartitionsResponse,
@@ -430,6 +464,7 @@ FORMATS: Final[dict[ApiKey, dict[str, Format]]] = {
                 tag=0,
                 default=(),
             ),
+            FormatField("is_writing_wanted", "bool", tag=1, default=False),
         ),
     },
     ApiKey.RELEASE_PARTITIONS: {
@@ -439,6 +474,12 @@ FORMATS: Final[dict[ApiKey, dict[str, Format]]] = {
             _many("partitions", _format(OwnedPartition, *_owned())),
         ),
         "response": _format(ReleasePartitionsResponse, *_error()),
+    },
+    ApiKey.HEAR_CONTROLLER: {
+        "request": _format(
+            HearControllerRequest, FormatField("node_id", "int32"), FormatField("controller_epoch", "int32")
+        ),
+        "response": _format(HearControllerResponse, *_error(), FormatField("is_heard", "bool")),
     },
     ApiKey.TAIL_FETCH: {
         "request": _format(

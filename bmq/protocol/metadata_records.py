@@ -30,6 +30,8 @@ RESOURCE_TYPE_TOPIC: Final = 2
 RESOURCE_TYPE_BROKER: Final = 4
 RESOURCE_TYPE_CLIENT_METRICS: Final = 16
 RESOURCE_TYPE_GROUP: Final = 32
+RESOURCE_TYPE_TASK: Final = 125
+"""Our own type: an operator's task. Releases without it keep such records and ignore them."""
 RESOURCE_TYPE_CHANNEL: Final = 126
 """Our own type: a channel of Databus; under the empty name, the version of all channels together.
 

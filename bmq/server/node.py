@@ -196,6 +196,7 @@ class NodeServer:
             self._stage,
             is_fenced=self._is_started and roles is not None and not roles.registration.is_unfenced,
             is_controller_silent=roles is not None and not roles.replica.is_current,
+            is_store_away=roles is not None and roles.store_watch.is_away,
             unreachable_nodes=() if roles is None else sorted(roles.peers.unreachable),
             stalled_ago_s=self._dependencies.stalls.stalled_ago_s,
         )
@@ -259,6 +260,7 @@ class NodeServer:
             self._spawn(roles.leadership.run())
             roles.leadership.failed.add_done_callback(self._take_failure)
         self._spawn(roles.replica.run())
+        self._spawn(roles.store_watch.run())
         self._spawn(roles.registration.run())
         roles.registration.failed.add_done_callback(self._take_failure)
         let_in = asyncio.ensure_future(roles.registration.unfenced.wait())

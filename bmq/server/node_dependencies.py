@@ -39,8 +39,8 @@ class NodeHooks:
     """Optional hooks into a node, for observers outside.
 
     `on_image(old, new)`: the node has acted on a new image. `on_controller_image`: the same for the active controller
-    here, before its answers leave. `on_elected`: a controller was made here. `on_controller_ended`: it is no longer
-    here. `cleaning`: None if nothing is to be compacted. `log_config`: of each topic's logs here.
+    here, before its answers leave. `on_elected`: a controller was made here. `on_controller_started`: it is active.
+    `on_controller_ended`: it is no longer here. `cleaning`: None if nothing is to be compacted. `log_config`: of each topic's logs here.
     `trim_memory`: see KafkaServer. `run_aside`: opens large batches (BatchOpener).
     `transaction_posts`: in place of posts over the network.
     """
@@ -48,6 +48,7 @@ class NodeHooks:
     on_image: ImageChanged = _nothing
     on_controller_image: ImageChanged = _nothing
     on_elected: Callable[[], None] = _nothing
+    on_controller_started: Callable[[], None] = _nothing
     on_controller_ended: Callable[[], None] = _nothing
     controller_config: Callable[[ControllerConfig], ControllerConfig] = lambda config: config
     coordinator_config: Callable[[CoordinatorConfig], CoordinatorConfig] = lambda config: config

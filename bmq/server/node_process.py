@@ -26,6 +26,7 @@ from bmq.server.guarded_rest import GuardedRest
 from bmq.server.heartbeat import Heartbeat
 from bmq.server.internode_tls import InternodeTls
 from bmq.server.live_summary import live_summary
+from bmq.server.loop_watchdog import LoopWatchdog
 from bmq.server.node import NodeServer
 from bmq.server.node_dependencies import NodeHooks
 from bmq.server.node_rest import NodeRest
@@ -92,6 +93,7 @@ async def _serve(settings: Settings, supervisor: Connection | None, levels: LogL
     asked = stop_on_signals()
     stop = asyncio.ensure_future(asked.wait())
     heartbeat = None if supervisor is None else Heartbeat(supervisor, on_alone=asked.set)
+    watchdog = LoopWatchdog(settings.loop_hang_max_ms / 1000, settings.node_id)
     clock = SystemClock()
     rest = GuardedRest(settings, lambda: server.image, lambda: server.is_serving, clock)
     rest_address = bind_rest(rest, settings.rest)
@@ -116,6 +118,7 @@ async def _serve(settings: Settings, supervisor: Connection | None, levels: LogL
         rest=rest_address,
         log_levels=levels,
         hooks=NodeHooks(
+            on_controller_started=lambda: node_rest.operations.controller_gained(),
             on_controller_ended=lambda: node_rest.operations.controller_lost(),
             cleaning=CompactionProcess(settings),
             trim_memory=trim_memory,
@@ -138,8 +141,7 @@ async def _serve(settings: Settings, supervisor: Connection | None, levels: LogL
         sys.stdout.flush()
         log.info("server_ready", kafka=kafka, internal=f"{internal[0]}:{internal[1]}")
         node_rest.pages.begin()
-        if heartbeat is not None:
-            heartbeat.start()
+        watchdog.start() if heartbeat is None else heartbeat.start()
         with live_summary(server) if heartbeat is None else nullcontext():
             ends: set[asyncio.Future[Any]] = {stop, server.failed}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -151,6 +153,7 @@ async def _serve(settings: Settings, supervisor: Connection | None, levels: LogL
         await rest.stop()
         await node_rest.pages.close()
         await store.close()
+        watchdog.close()
         if heartbeat is not None:
             heartbeat.close()
     log.info("server_stopped")

@@ -32,6 +32,7 @@ from bmq.internode_server.services import InternalServices
 from bmq.log.partition_log import ReplayableLog
 from bmq.log.root import ClusterRoot
 from bmq.membership.assignments import Assignments
+from bmq.membership.controller_hearing import ControllerHearing
 from bmq.membership.controller_leadership import ControllerLeadership
 from bmq.membership.known_controller import KnownController
 from bmq.membership.load_reports import LoadReports
@@ -39,6 +40,7 @@ from bmq.membership.metadata_replica import MetadataReplica
 from bmq.membership.metadata_seen import MetadataWitnesses
 from bmq.membership.peer_watch import PeerWatch
 from bmq.membership.registration import Registration, Reports
+from bmq.membership.store_watch import StoreWatch
 from bmq.metadata.broker_configs import static_configs
 from bmq.metadata.connection_limits import LimitsInForce
 from bmq.metadata.features import SUPPORTED_FEATURES
@@ -255,6 +257,7 @@ class NodeRoles:
             self._assignments_changed,
             settings.cluster,
             log_config=dependencies.hooks.log_config,
+            is_store_away=lambda: self.store_watch.is_away,
         )
         self.throttles = Throttles(dependencies.clock.elapsed_s)
         self.fetcher = Fetcher(
@@ -276,6 +279,15 @@ class NodeRoles:
             settings.cluster.retry_backoff(rng),
             MetadataWitnesses(settings.node_id, dependencies.election, self.links, lambda: self.replica.seen).ask,
         )
+        self.store_watch = StoreWatch(
+            dependencies.store,
+            member.incarnation,
+            manager,
+            settings.cluster.store_silence_max_ms / 1000,
+            lambda: self.registration.report_soon(),
+        )
+        self.leadership.campaign_only_while(lambda: not self.store_watch.is_away)
+        self.leadership.spare_while(ControllerHearing(settings.node_id, dependencies.election, self.links).is_heard)
         reports = LoadReports(manager)
         self.registration = Registration(
             self._registration_request(),
@@ -288,6 +300,8 @@ class NodeRoles:
                 reports.restart,
                 self.throttles.uses,
                 self.throttles.take_shares,
+                lambda: self.store_watch.state,
+                self.store_watch.want_writing,
             ),
             self._suspect,
             settings.cluster,
@@ -397,6 +411,7 @@ class NodeRoles:
             known=self.known,
             share_calls=self.share.local,
             metadata_seen=lambda: self.replica.seen,
+            hears_controller=self.registration.hears,
             client_access=self.client_services.access,
         )
 
@@ -543,6 +558,7 @@ class NodeRoles:
         if controller is None:
             self._dependencies.hooks.on_controller_ended()
             return
+        self._dependencies.hooks.on_controller_started()
         self.members_changed(self._election.members)
         # Otherwise nodes that died together with the previous controller would keep their full session timeout.
         for node_id in self.peers.unreachable:

@@ -45,6 +45,7 @@ _ZERO_IS_FINE: Final = frozenset(
         "cluster.release_wait_max_ms",
         "cluster.report_interval_min_ms",
         "cluster.shutdown_wait_max_ms",
+        "cluster.store_silence_max_ms",
         "cluster.takeover_delay_ms",
         "hdfs.bad_node_expiry_s",
         "hdfs.hedge_least_s",

@@ -132,6 +132,8 @@ class Settings(BaseSettings):
     """`bmq node`: number of processes under a supervisor; `0`: this process is the node."""
     worker_hang_ms: int = Field(2_000, ge=500)
     """A worker whose event loop does not run for this time is killed and started again."""
+    loop_hang_max_ms: int = Field(10_000, ge=0)
+    """`bmq node` without workers: a process whose event loop hangs for this time ends; `0`: it stays."""
     internal: Address = "127.0.0.1:9093"
     """`bmq node`: address for other nodes."""
     internal_advertised: Advertised = ""

@@ -50,7 +50,7 @@ def image_of(nodes: Iterable[Node], topics: Iterable[TopicImage] = (), controlle
 class FakeController:
     """Implements bmq.admin.ports.ClusterController and TableController.
 
-    `error`: raised by the next change. `is_stuck`: nothing moves. `balanced`: what `rebalance_plan` says instead of what
+    `error`: raised by the next change. `keep_error`: by each task that is written. `is_stuck`: nothing moves. `balanced`: what `rebalance_plan` says instead of what
     would even the numbers out. `end_offsets`: of partitions, by topic id and number.
     """
 
@@ -58,6 +58,7 @@ class FakeController:
         self.image = image
         self.history = StateChangeHistory()
         self.error: Exception | None = None
+        self.keep_error: Exception | None = None
         self.balanced: list[Move] | None = None
         self.reasons: list[str] = []
         self.is_stuck = False
@@ -103,6 +104,12 @@ class FakeController:
             return list(self.balanced)
         takers = {n: node for n, node in owner_nodes(self.image.nodes).items() if not node.is_draining}
         return equalize(self.image, takers, lambda key: True, self.image.partition_count)
+
+    async def keep_task(self, task_id: str, text: str, forgotten: Sequence[str]) -> None:
+        if self.keep_error is not None:
+            raise self.keep_error
+        kept = {**self.image.tasks, task_id: text}
+        self.image = replace(self.image, tasks={one: kept[one] for one in kept if one not in forgotten})
 
     async def apply_moves(self, moves: Sequence[Move], reason: str) -> None:
         await self._turn()

@@ -54,6 +54,8 @@ from tests.fakes.store_writer import FakeWriter
 T = TypeVar("T")
 CHUNK_BYTES = 512  # under one checksum of a DataNode
 CHUNK_LOST_RATE = 0.5
+CUT_OFF_S = 0.5
+"""After so long a client that is cut off gives a call up."""
 READABLE_S_MIN = 5.0
 """A file whose good replicas returned stays readable for so long at least: somebody who tries again gets on."""
 
@@ -369,6 +371,7 @@ class FakeClient:
         self.is_alive = True
         self.writers: list[FakeWriter] = []
         self.is_at_old_name_node = False
+        self.is_cut_off = False
         self._store = store
         self._is_paused = False
         self._held: list[Callable[[], None]] = []
@@ -393,6 +396,15 @@ class FakeClient:
         for callback in held:
             callback()
 
+    def cut_off(self) -> None:
+        """This process alone does not reach the store any more: its calls fail after a time, and its writers break."""
+        self.is_cut_off = True
+        for writer in tuple(self.writers):
+            writer.break_off()
+
+    def reconnect(self) -> None:
+        self.is_cut_off = False
+
     def outbound(self, callback: Callable[[], None]) -> None:
         """Run `callback` when the process may send or hear: at once, after `resume()`, or never."""
         if not self.is_alive:
@@ -414,6 +426,9 @@ class FakeClient:
 
         `is_change`: only the active NameNode can do it; `is_late_possible`: and it may be carried out after it was given up.
         """
+        if self.is_cut_off:
+            await asyncio.sleep(CUT_OFF_S)
+            raise StorageUnavailable("the store cannot be reached from here")
         answer: Future[T] = asyncio.get_running_loop().create_future()
         store, faults = self._store, self._store.faults
         crash_count = store.crash_count

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 from uuid import UUID
@@ -12,6 +12,7 @@ from bmq.controller.config import ControllerConfig
 from bmq.controller.decision_context import DecisionContext
 from bmq.controller.decision_log import DecisionLog
 from bmq.controller.partition_reports import PartitionReports
+from bmq.controller.store_outages import StoreOutages
 from bmq.log.clock import Clock
 from bmq.metadata.image import METADATA_TOPIC_ID, MetadataImage, Node, PartitionImage
 from bmq.protocol.error_codes import ErrorCode
@@ -30,6 +31,7 @@ class ControllerContext:
     clock: Clock
     rng: Random
     config: ControllerConfig
+    outages: StoreOutages = field(default_factory=StoreOutages)
 
     @property
     def image(self) -> MetadataImage:
@@ -47,6 +49,7 @@ class ControllerContext:
             self.reports.floor_of,
             self._is_in_use,
             self.clock.now_ms(),
+            self.outages.cut_off(decisions.image.nodes, asyncio.get_running_loop().time()),
         )
 
     def new_uuid(self) -> UUID:

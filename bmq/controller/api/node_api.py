@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
+
+import structlog
 
 from bmq.controller.api.context import ControllerContext
 from bmq.controller.cluster_nodes import ClusterNodes
@@ -14,7 +17,7 @@ from bmq.controller.partition_mover import PartitionMover
 from bmq.controller.partition_reports import FENCED
 from bmq.controller.quota_shares import QuotaShares
 from bmq.metadata.broker_configs import BrokerConfigs
-from bmq.metadata.image import MetadataImage
+from bmq.metadata.image import ROLE_CONTROLLER, MetadataImage
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.internal_messages import (
     MetadataFetchRequest,
@@ -26,6 +29,8 @@ from bmq.protocol.messages.broker_heartbeat_request import BrokerHeartbeatReques
 from bmq.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
 from bmq.protocol.messages.broker_registration_request import BrokerRegistrationRequest
 from bmq.protocol.messages.broker_registration_response import BrokerRegistrationResponse
+
+_log = structlog.get_logger("bmq.controller")
 
 
 class NodeApi:
@@ -46,6 +51,7 @@ class NodeApi:
         self._followers = followers
         self._quota_shares = QuotaShares()
         self._giving_epochs: asyncio.Task[None] | None = None
+        self._cut_off: Collection[int] = frozenset()
 
     async def register_node(self, request: BrokerRegistrationRequest, peer: Peer | None) -> BrokerRegistrationResponse:
         """BrokerRegistration (KIP-631); the end of the connection `peer` is a sign that the node died."""
@@ -64,6 +70,9 @@ class NodeApi:
             return ReportPartitionsResponse(error_code=error.code, error_message=str(error))
         self._nodes.reported(request.node_id, request.node_epoch)
         now_s = asyncio.get_running_loop().time()
+        outages, nodes = self._context.outages, self._context.image.nodes
+        outages.heard(request.node_id, request.node_epoch, request.store_state, now_s)
+        self._follow_outages(now_s)
         self._context.reports.take(self._context.image, request.node_id, request.interval_ms, request.partitions, now_s)
         self._mover.reported()
         if any(report.high_watermark == FENCED for report in request.partitions) and self._giving_epochs is None:
@@ -71,9 +80,27 @@ class NodeApi:
             self._giving_epochs = self._context.decisions.spawn(self._give_new_epochs(request))
             self._giving_epochs.add_done_callback(self._epochs_given)
         interval_s = request.interval_ms / 1_000
-        nodes = self._context.image.nodes
         shares = self._quota_shares.take(request.node_id, request.quota_uses, interval_s, nodes, now_s)
-        return ReportPartitionsResponse(quota_shares=shares)
+        return ReportPartitionsResponse(quota_shares=shares, is_writing_wanted=outages.is_any_away(nodes))
+
+    def _follow_outages(self, now_s: float) -> None:
+        """Have the partitions moved away from nodes that alone do not reach the store. If this one is among them, it cannot
+        write that, so another one has to be the controller.
+        """
+        nodes, outages, own_id = self._context.image.nodes, self._context.outages, self._context.node.node_id
+        before, self._cut_off = self._cut_off, outages.cut_off(nodes, now_s)
+        if self._cut_off == before:
+            return
+        for node_id in sorted(set(self._cut_off) - set(before)):
+            _log.error("node_cut_off_from_store", node_id=node_id)
+        for node_id in sorted(set(before) - set(self._cut_off)):
+            _log.info("node_reaches_store", node_id=node_id)
+        if own_id in self._cut_off and any(
+            ROLE_CONTROLLER in nodes[one].roles for one in outages.writers(nodes, now_s)
+        ):
+            self._context.decisions.gone.set()
+        else:
+            self._mover.nodes_changed()
 
     def _epochs_given(self, _: asyncio.Task[None]) -> None:
         self._giving_epochs = None

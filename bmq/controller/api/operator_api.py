@@ -15,6 +15,7 @@ from bmq.controller.decision import Decision
 from bmq.controller.moves import Move, drain_moves
 from bmq.controller.partition_mover import PartitionMover
 from bmq.controller.partition_reports import NodeLoad
+from bmq.controller.task_records import decide_keep_task
 from bmq.metadata.image import MetadataImage
 
 R = TypeVar("R")
@@ -71,6 +72,13 @@ class OperatorApi:
         new_id, now_ms = self._context.new_uuid(), self._context.clock.now_ms()
         return await self._context.decisions.decide(
             lambda image, broker: decide(image, new_id, now_ms), self._context.config.internal_request_wait_max_ms
+        )
+
+    async def keep_task(self, task_id: str, text: str, forgotten: Sequence[str]) -> None:
+        """Write an operator's task into the metadata log, and take the forgotten ones out. Raises KafkaError."""
+        await self._context.decisions.decide(
+            lambda image, broker: decide_keep_task(image, task_id, text, forgotten),
+            self._context.config.internal_request_wait_max_ms,
         )
 
     def end_offset(self, topic_id: UUID, number: int) -> int:

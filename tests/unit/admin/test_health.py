@@ -51,6 +51,7 @@ def test_a_start_does_not_complain_about_a_controller_that_it_has_not_met() -> N
 def test_the_gravest_reason_comes_first() -> None:
     facts = HealthFacts(
         is_controller_silent=True,
+        is_store_away=True,
         unreachable_nodes=(3, 2),
         left_out_datanodes=1,
         stalled_ago_s=5.0,
@@ -60,6 +61,7 @@ def test_the_gravest_reason_comes_first() -> None:
     assert [(one.code, one.severity) for one in found] == [
         ("partitions_offline", Severity.ERROR),
         ("partitions_blocked", Severity.ERROR),
+        ("store_away", Severity.ERROR),
         ("controller_silent", Severity.ERROR),
         ("nodes_unreachable", Severity.WARNING),
         ("datanodes_left_out", Severity.WARNING),

@@ -13,8 +13,9 @@ from structlog.testing import capture_logs
 from bmq.admin.drivers.driver import DriverFailed
 from bmq.admin.idempotency import KEY_EXPIRY_MS, KEYS_MAX, KeyReused
 from bmq.admin.operations import (
-    CONTROLLER_MOVED,
     ORDERS_WAITING_MAX,
+    STORED_MAX,
+    STORED_MS,
     NotActiveController,
     Operations,
     OperationsConfig,
@@ -43,6 +44,7 @@ pytestmark = pytest.mark.unit
 QUICK = OperationsConfig(
     poll_interval_ms=1,
     driver_poll_interval_ms=1,
+    resume_delay_ms=1,
     drain_wait_ms=200,
     register_wait_ms=200,
     gone_wait_ms=200,
@@ -358,17 +360,92 @@ async def test_without_the_active_controller_nothing_is_taken() -> None:
         await cluster.operations.plan(Drain(2))
 
 
-async def test_tasks_end_when_the_controller_is_lost_and_the_key_is_free_again() -> None:
+def next_controller(cluster: Cluster) -> Operations:
+    """Another process, whose controller has the metadata of the last one."""
+    cluster.active = None
+    cluster.operations.controller_lost()
+    cluster.operations = Operations(lambda: cluster.active, cluster.driver, cluster.clock, Random(2), QUICK)
+    cluster.active, cluster.controller.is_stuck = cluster.controller, False
+    cluster.operations.controller_gained()
+    return cluster.operations
+
+
+async def test_the_next_controller_goes_on_with_a_task_and_knows_its_key() -> None:
     cluster = Cluster()
     cluster.controller.is_stuck = True
     task = await cluster.operations.submit(Drain(2), "key")
-    cluster.active = None
-    cluster.operations.controller_lost()
-    assert (task.state, task.error) == (TaskState.FAILED, CONTROLLER_MOVED)
-    cluster.active, cluster.controller.is_stuck = cluster.controller, False
-    again = await cluster.ended(await cluster.operations.submit(Drain(2), "key"))
-    assert again is not task
-    assert again.state is TaskState.SUCCEEDED
+    await cluster.operations.tasks.changed(task, task.version, 20)
+    operations = next_controller(cluster)
+    assert operations.tasks.get(task.task_id) is not task
+    again = operations.tasks.get(task.task_id)
+    assert (again.kind, again.subject, again.started_at_ms) == ("drain", "node 2", task.started_at_ms)
+    assert again.is_running and again.version > task.version
+    assert await operations.submit(Drain(2), "key") is again
+    with pytest.raises(KeyReused):
+        await operations.submit(Drain(3), "key")
+    with pytest.raises(OrderRefused, match=task.task_id):
+        await operations.submit(Drain(2))
+    assert (await cluster.ended(again)).state is TaskState.SUCCEEDED
+    assert texts(again)[1].startswith("Another controller goes on: Node 2 takes no partitions on")
+    assert cluster.counts()[2] == 0
+    later = next_controller(cluster).tasks.get(task.task_id)
+    assert (later.state, later.progress, texts(later)) == (TaskState.SUCCEEDED, 1.0, texts(again))
+
+
+async def test_a_task_that_cannot_go_on_fails_with_the_reason() -> None:
+    cluster = Cluster()
+    cluster.controller.is_stuck = True
+    task = await cluster.operations.submit(MovePartition("a", 0, 2))
+    cluster.controller.remove_node(2)
+    operations = next_controller(cluster)
+    ended = await cluster.ended(operations.tasks.get(task.task_id))
+    assert (ended.state, ended.error) == (TaskState.FAILED, "there is no live node 2; live are: 1, 3")
+
+
+async def test_a_key_that_is_too_old_is_free_at_the_next_controller_too() -> None:
+    cluster = Cluster()
+    task = await cluster.ended(await cluster.operations.submit(Drain(2), "key"))
+    cluster.clock.advance(KEY_EXPIRY_MS)
+    operations = next_controller(cluster)
+    again = await operations.submit(Undrain(2), "key")
+    assert again.task_id != task.task_id
+    await cluster.ended(again)
+
+
+async def test_the_log_has_the_newest_tasks_and_none_that_ended_long_ago() -> None:
+    cluster = Cluster()
+    cluster.controller.is_stuck = True
+    patient = replace(QUICK, drain_wait_ms=600_000)
+    cluster.operations = Operations(lambda: cluster.active, cluster.driver, cluster.clock, Random(1), patient)
+    running = await cluster.operations.submit(Drain(3))
+    for _ in range(STORED_MAX + 5):
+        newest = await cluster.done(Undrain(2))
+    kept = cluster.controller.image.tasks
+    assert len(kept) == STORED_MAX and {running.task_id, newest.task_id} <= kept.keys()
+    cluster.clock.advance(STORED_MS + 1)
+    newest = await cluster.done(Undrain(2))
+    assert cluster.controller.image.tasks.keys() == {running.task_id, newest.task_id}
+    await cluster.operations.close()
+
+
+async def test_an_order_that_cannot_be_written_is_not_taken() -> None:
+    cluster = Cluster()
+    cluster.controller.keep_error = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "not done within 1 ms")
+    with pytest.raises(KafkaError):
+        await cluster.operations.submit(Drain(2), "key")
+    assert cluster.operations.tasks.newest(10) == [] and not cluster.controller.image.nodes[2].is_draining
+    cluster.controller.keep_error = None
+    assert (await cluster.ended(await cluster.operations.submit(Drain(2), "key"))).state is TaskState.SUCCEEDED
+
+
+async def test_what_a_later_release_has_written_is_no_reason_to_fail() -> None:
+    cluster = Cluster()
+    task = await cluster.done(Drain(2))
+    text = cluster.controller.image.tasks[task.task_id]
+    of_later = text.replace('"kind":"drain"', '"kind":"paint"').replace('"succeeded"', '"running"')
+    cluster.controller.image = replace(cluster.controller.image, tasks={"1": "{", task.task_id: of_later})
+    (found,) = next_controller(cluster).tasks.newest(10)
+    assert (found.kind, found.error) == ("paint", "this release does not know the order")
 
 
 async def test_a_controller_that_is_gone_unannounced_is_noticed() -> None:
@@ -377,13 +454,20 @@ async def test_a_controller_that_is_gone_unannounced_is_noticed() -> None:
     task = await cluster.operations.submit(Drain(2))
     await cluster.operations.tasks.changed(task, task.version, 20)
     cluster.active = FakeController(cluster.controller.image)
-    assert (await cluster.ended(task)).error == CONTROLLER_MOVED
+    await left(cluster, task)
+
+
+async def left(cluster: Cluster, task: Task) -> None:
+    """Wait until the task is the next controller's."""
+    async with asyncio.timeout(20):
+        while cluster.operations.tasks.has(task.task_id):
+            await cluster.operations.tasks.changed(task, task.version, 20)
 
 
 async def test_a_controller_that_may_not_write_any_more_has_moved() -> None:
     cluster = Cluster()
     cluster.controller.error = KafkaError(ErrorCode.NOT_CONTROLLER, "not me")
-    assert (await cluster.done(Drain(2))).error == CONTROLLER_MOVED
+    await left(cluster, await cluster.operations.submit(Drain(2)))
     cluster.controller.error = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "not done within 1 ms")
     assert (await cluster.done(Drain(2))).error == "not done within 1 ms"
 
@@ -403,7 +487,7 @@ async def test_close_leaves_nothing_running() -> None:
     before = asyncio.all_tasks()
     task = await cluster.operations.submit(Drain(2))
     await cluster.operations.close()
-    assert task.error == CONTROLLER_MOVED
+    assert task.is_running and not cluster.operations.tasks.has(task.task_id), "the next controller has it"
     assert asyncio.all_tasks() == before
 
 

@@ -26,12 +26,12 @@ class Starts:
         self.running: dict[str, asyncio.Event] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
-    def add(self, *names: str, is_awaited: bool = True) -> None:
+    def add(self, *names: str, is_awaited: bool = True, is_paced: bool = False) -> None:
         for name in names:
-            self.tasks[name] = asyncio.ensure_future(self._start(name, is_awaited=is_awaited))
+            self.tasks[name] = asyncio.ensure_future(self._start(name, is_awaited=is_awaited, is_paced=is_paced))
 
-    async def _start(self, name: str, *, is_awaited: bool) -> None:
-        async with self.queue.slot(name, is_awaited=is_awaited):
+    async def _start(self, name: str, *, is_awaited: bool, is_paced: bool) -> None:
+        async with self.queue.slot(name, is_awaited=is_awaited, is_paced=is_paced):
             self.begun.append(name)
             self.running[name] = asyncio.Event()
             try:
@@ -115,6 +115,25 @@ def test_a_start_that_lasts_long_keeps_no_unasked_one_from_beginning() -> None:
         assert "0" not in starts.begun
         await asyncio.sleep(ADJUST_INTERVAL_S * 4)
         assert "0" in starts.begun
+
+    virtual(main)
+
+
+def test_those_that_the_controller_paces_begin_first_and_as_many_as_may_run() -> None:
+    async def main() -> None:
+        starts = Starts(starts_max=4)
+        starts.add("crowd 1", "crowd 2", "crowd 3")
+        starts.add("paced 1", "paced 2", "paced 3", "paced 4", is_awaited=False, is_paced=True)
+        await settle()
+        assert starts.begun == ["crowd 1", "crowd 2", "paced 1", "paced 2"]
+        assert starts.queue.waiting_count == 3 and not starts.queue.is_idle
+        await starts.end("paced 1")
+        assert starts.begun[4:] == ["paced 3"]
+        starts.tasks["paced 4"].cancel()
+        await starts.end("crowd 1", "crowd 2", "paced 2", "paced 3")
+        assert starts.begun[5:] == ["crowd 3"]
+        await starts.end("crowd 3")
+        assert starts.queue.is_idle
 
     virtual(main)
 

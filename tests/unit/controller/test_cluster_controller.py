@@ -487,7 +487,8 @@ async def test_the_next_part_follows_at_once_when_the_new_owners_serve() -> None
 @on_virtual_time
 async def test_few_partitions_in_use_move_together_and_many_idle_ones() -> None:
     lab = ControllerLab()
-    async with lab.controller(replace(CONFIG, moves_in_use_at_once=3, move_pause_max_ms=60_000)):
+    config = replace(CONFIG, moves_in_use_at_once=3, moves_in_use_at_once_max=3, move_pause_max_ms=60_000)
+    async with lab.controller(config):
         nodes = await lab.join(1, 2)
         await lab.create("t", 400, 2)
         await nodes[0].report(5, bytes_in=lambda number: 1_000 * (number < 40))
@@ -509,6 +510,28 @@ async def test_few_partitions_in_use_move_together_and_many_idle_ones() -> None:
         ]
         assert max(used for used, _ in together) == 3
         assert max(idle for _, idle in together) > 40
+
+
+@on_virtual_time
+@pytest.mark.parametrize(("served_after_s", "most"), [(0.05, 8), (0.4, 2)])
+async def test_the_more_quickly_partitions_in_use_are_served_the_more_move_at_once(
+    served_after_s: float, most: int
+) -> None:
+    lab = ControllerLab()
+    config = replace(CONFIG, moves_in_use_at_once=2, moves_in_use_at_once_max=8)
+    async with lab.controller(config):
+        nodes = await lab.join(1, 2)
+        await lab.create("t", 60, 2)
+        await nodes[0].report(5, bytes_in=lambda number: 1_000)
+        nodes[0].want_shut_down = True
+        counts = []
+        while not nodes[0].may_stop:
+            before = lab.leaders("t").count(2)
+            await asyncio.sleep(served_after_s)
+            counts.append(lab.leaders("t").count(2) - before)
+            await nodes[1].report(5)
+            assert lab.now_s < 30
+        assert max(counts) == most
 
 
 @on_virtual_time

@@ -43,7 +43,7 @@ class ScriptedLinks:
             raise LinkLost(f"node {node_id} refuses connections")
         return ScriptedLink(self, node_id)
 
-    async def call(self, node_id: int, api_key: ApiKey, request: Any, *, timeout_s: float) -> Any:
+    async def call(self, node_id: int, api_key: ApiKey, request: Any, *, timeout_s: float, purpose: str = "") -> Any:
         self.calls.append((node_id, api_key, request))
         if node_id in self.down:
             raise LinkLost(f"node {node_id} refuses connections")

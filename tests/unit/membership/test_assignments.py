@@ -36,6 +36,7 @@ class FakeManager:
     def __init__(self) -> None:
         self.epochs: dict[TopicPartition, int] = {}
         self.floors: dict[TopicPartition, int] = {}
+        self.handed_over: dict[TopicPartition, bool] = {}
         self.configs: dict[TopicPartition, LogConfig] = {}
         self.expected: dict[TopicPartition, int] = {}
         self.events: list[tuple[Any, ...]] = []
@@ -54,17 +55,28 @@ class FakeManager:
         if epoch in (None, self.expected.get(key)):
             self.expected.pop(key, None)
 
-    def assign(self, key: TopicPartition, epoch: int, name: str, config: LogConfig, floor: int = 0) -> None:
+    def assign(
+        self,
+        key: TopicPartition,
+        epoch: int,
+        name: str,
+        config: LogConfig,
+        floor: int = 0,
+        *,
+        is_handed_over: bool = False,
+    ) -> None:
         assert self.epochs.get(key, -1) < epoch
+        self.handed_over[key] = is_handed_over
         self.epochs[key], self.floors[key], self.configs[key] = epoch, floor, config
         self._note("assign", key, epoch)
 
-    async def unassign(self, key: TopicPartition, epoch: int) -> None:
+    async def unassign(self, key: TopicPartition, epoch: int, *, is_sealed: bool = True) -> None:
         if self.epochs.get(key) != epoch:
             return
         del self.epochs[key]
-        await self.sealing.wait()
-        self._note("sealed", key, epoch)
+        if is_sealed:
+            await self.sealing.wait()
+        self._note("sealed" if is_sealed else "let go", key, epoch)
 
     def drop(self, key: TopicPartition) -> None:
         self.epochs.pop(key, None)
@@ -113,6 +125,7 @@ class Setting:
         self.release_answer.set()
         self.release_failure: LinkLost | None = None
         self.lost_shards: list[int] = []
+        self.is_store_away = False
         self.changes = 0
         self.seen = MetadataImage()
         self.assignments = Assignments(
@@ -122,6 +135,7 @@ class Setting:
             {OFFSETS_TOPIC_NAME: self.lost_shards.append},
             self._changed,
             ClusterSettings(release_wait_max_ms=release_wait_max_ms, takeover_delay_ms=takeover_delay_ms),
+            is_store_away=lambda: self.is_store_away,
         )
 
     async def _released(self, node_id: int, request: Any) -> ReleasePartitionsResponse:
@@ -211,6 +225,17 @@ async def test_a_dead_owners_partition_that_was_in_use_is_started_at_once(was_in
     await setting.assignments.close()
 
 
+@pytest.mark.parametrize("was_in_use", [True, False])
+async def test_a_partition_in_use_that_is_handed_over_is_started_at_once(was_in_use: bool) -> None:
+    setting = Setting(takeover_delay_ms=1)
+    setting.see(image(OTHER, 3))
+    setting.see(image(ME, 4, was_in_use=was_in_use))
+    await setting.manager.until("assign", KEY, 4)
+    await asyncio.sleep(0.02)
+    assert setting.manager.events == [("assign", KEY, 4), *([("start", KEY)] if was_in_use else [])]
+    assert setting.manager.handed_over == {KEY: True}
+
+
 async def test_what_moves_away_is_sealed_and_its_shard_given_up() -> None:
     setting = Setting()
     setting.see(image(ME, 3, name=OFFSETS_TOPIC_NAME))
@@ -231,6 +256,15 @@ async def test_a_release_is_answered_when_the_partition_is_sealed() -> None:
     setting.manager.sealing.set()
     await release
     assert setting.manager.events == [("assign", KEY, 3), ("sealed", KEY, 3)]
+
+
+async def test_a_node_that_does_not_reach_the_store_lets_go_without_sealing() -> None:
+    setting = Setting()
+    setting.see(image(ME, 3))
+    setting.manager.sealing.clear()
+    setting.is_store_away = True
+    await setting.release(4)
+    assert setting.manager.events == [("assign", KEY, 3), ("let go", KEY, 3)]
 
 
 async def test_a_released_epoch_is_never_assigned_again() -> None:

@@ -292,3 +292,13 @@ async def test_it_does_not_wait_for_ever_to_be_let_go() -> None:
         setting.controller.partitions_left = 10**9
         await setting.registration.shut_down()
         assert not setting.registration.may_stop.is_set()
+
+
+async def test_whether_the_controller_is_heard_is_what_its_next_answer_says() -> None:
+    settings = replace(QUICK, heartbeat_interval_ms=3_600_000, heartbeat_timeout_ms=3_600_000)
+    async with running(settings) as setting:
+        await until(lambda: setting.registration.is_unfenced)
+        assert await setting.registration.hears(CLAIM.epoch)
+        assert not await setting.registration.hears(CLAIM.epoch + 1)
+        setting.controller.is_hung = True
+        assert not await setting.registration.hears(CLAIM.epoch)

@@ -165,15 +165,27 @@ async def test_without_an_active_controller_orders_are_refused(controller_id: in
         await cluster.get("/v1/tasks", 503)
 
 
-async def test_a_node_that_was_the_controller_tells_how_its_tasks_ended() -> None:
+async def test_a_node_that_was_the_controller_sends_followers_of_its_tasks_to_the_next_one() -> None:
     async with RestCluster(node_id=2) as cluster:
         cluster.controller.is_stuck = True
         task = await cluster.post("/v1/nodes/2/drain")
-        following = asyncio.create_task(cluster.ended(task))
-        await asyncio.sleep(0)
+        path = f"/v1/tasks/{task['id']}/events?after={task['version'] + 10}&wait_ms=20000"
+        following = asyncio.create_task(cluster.client.get(path))
+        await asyncio.sleep(0.01)
         cluster.active = None
         cluster.operations.controller_lost()
-        ended = await following
-        assert (ended["state"], ended["error"]) == ("failed", "the controller moved; ask again")
+        assert (await following).json()["state"] == "running"
+        response = await cluster.client.get(path)
+        assert (response.status_code, response.headers["location"]) == (307, f"http://10.0.0.1:8080{path}")
+
+
+async def test_the_next_controller_has_the_tasks_of_the_last_one() -> None:
+    async with RestCluster() as cluster:
+        ended = await cluster.ended(await cluster.post("/v1/nodes/2/drain"))
+        cluster.active = None
+        cluster.operations.controller_lost()
         cluster.active = FakeController(cluster.image)
-        assert (await cluster.get("/v1/tasks"))["tasks"] == [ended]
+        cluster.operations.controller_gained()
+        (task,) = (await cluster.get("/v1/tasks"))["tasks"]
+        assert {**task, "version": 0} == {**ended, "version": 0}
+        assert task["version"] > ended["version"]
