@@ -27,8 +27,8 @@ pytestmark = [pytest.mark.bmq_only, pytest.mark.timeout(300)]
 STATE_PARTITIONS = 50
 PARTITIONS = 24
 MANY_PARTITIONS = 150
-MANY_STOPPED_S_MAX = 15.0
-"""A third of them, two at a time as before, would take some 5 s where the processors are free, and 25 s where they are not."""
+MANY_STOPPED_S_MAX = 60.0
+"""A hang is what is looked for: how long starts take is the machine's affair (tests/simulation/test_ordered_stop.py bounds the rest)."""
 IN_USE_WAIT_S = 60.0
 LINES_OF_OTHERS_MAX = 2 * 3  # of each of the other two: the controller's silence, and links for two purposes
 
