@@ -22,7 +22,7 @@ def _flips(criterion_id: str, what: str, unit: str, of: Figure, op: str = "<=") 
 
 
 ABSOLUTES: Final = (
-    _flips("lane_flips_skipped", "records that nobody saw", "", _all("skipped", sum)),
+    _flips("lane_flips_skipped", "records that no consumer saw", "", _all("skipped", sum)),
     _flips(
         "lane_flips_doubled", "records that were seen twice, by the base group or the lane", "", _all("doubled", sum)
     ),
