@@ -42,7 +42,7 @@ check: $(VENV)/.installed-dev ## lint, types, import contracts and unit tests; S
 test: $(VENV)/.installed-spark $(PLAIN)/.installed tools jars ## the gate of every change, after installing what it needs; STAGES="unit hurt" runs only these
 	@$(UNDER_TEST) $(BIN)/python tools/stages.py test $(STAGES)
 
-campaign: $(VENV)/.installed-spark $(VENV)/.installed-bench $(VENV)/.installed-site $(PLAIN)/.installed tools jars $(JARS)/grpc/.fetched $(if $(or $(if $(PARTS),,all),$(filter kubernetes,$(PARTS))),$(KUBERNETES)/.installed) ## the long, randomized tests: an hour; PARTS="soak kafka", SEED=n, RESUME=1; DUE=1 lists parts that are due
+campaign: $(VENV)/.installed-spark $(VENV)/.installed-bench $(VENV)/.installed-site $(PLAIN)/.installed tools jars $(JARS)/grpc/.fetched ## the long, randomized tests: an hour; PARTS="soak kafka", SEED=n, RESUME=1; DUE=1 lists parts that are due
 	@deploy/dev/install-tools.sh librdkafka npm nginx chromium
 	@$(UNDER_TEST) $(BIN)/python -m tools.campaign $(PARTS) $(if $(SEED),--seed $(SEED)) $(if $(RESUME),--resume) $(if $(DUE),--due)
 
@@ -136,7 +136,7 @@ deb: $(VENV)/.installed ## as root: a Debian package of this tree -> dist/; inst
 site: $(VENV)/.installed-site ## the documents as a site with a search -> ./site; dead links fail
 	@$(BIN)/python -m tools.site
 
-kubernetes-tools: $(KUBERNETES)/.installed ## Helm, kubeconform and Kubernetes' schemas, for the tests of the chart: compiled by Go, some minutes
+kubernetes-tools: $(KUBERNETES)/.installed ## Helm, kubeconform and Kubernetes' schemas, to look at the chart by hand: compiled by Go, some minutes
 
 wheel: $(VENV)/.installed-dev ## as root: a wheel and a source archive of this tree -> dist/; looked at by twine, installed by pipx and used on a bare Debian
 	@deploy/dev/install-tools.sh debootstrap

@@ -77,7 +77,6 @@ PARTS: Final = (
     Part("cluster", (*PRODUCT, "tests/e2e/cluster")),
     Part("kafka", (*PRODUCT, "tests/conformance", "tests/tools_table", "tests/e2e")),
     Part("browser", (*PRODUCT, "tests/e2e")),
-    Part("kubernetes", ("deploy/helm", "bmq/server", "tests/support", "tests/e2e/test_helm_chart.py")),
     Part("spark-tables", SPARK),
     Part("spark-jobs", SPARK),
     Part("spark-cluster", SPARK),

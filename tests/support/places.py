@@ -32,7 +32,6 @@ PARTS: Final = (
     "spark-cluster",
     "cluster",
     "browser",
-    "kubernetes",
 )
 CAMPAIGN: Final = "campaign"
 PLACES: Final = (*STAGES, *(f"{CAMPAIGN}:{part}" for part in PARTS))
