@@ -305,7 +305,8 @@ class IcebergTable:
         def change(transaction: Any, table: Any) -> None:
             self._check_staging(table)
             self._checked_offsets(table)
-            present = {str(file.location()) for file in self._files_within(table, column, bounds)}
+            # A transaction's table cannot be scanned. If this one is newer, the commit is refused and made again.
+            present = {str(file.location()) for file in self._files_within(self._load(), column, bounds)}
             if not {str(file.location()) for file in part.files} <= present:
                 raise CommitConflict(f"files of table {self.name} were merged or deleted while they were written anew")
             overwrite = transaction.newOverwrite()

@@ -1,1 +1,0 @@
-"""A gateway beside Kafka's Java producer."""
