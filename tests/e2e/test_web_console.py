@@ -222,6 +222,7 @@ def test_a_topic_from_its_creation_to_its_end(watched: WatchedPage, console: Con
 
     page.get_by_role("link", name="Produce").click()
     page.get_by_label("Key", exact=True).fill("k1")
+    page.get_by_label("Partition", exact=True).select_option("0")
     page.get_by_label("Value", exact=True).fill('{"a": [1, 2]}')
     page.get_by_label("Headers, one NAME=VALUE a line").fill("h=1")
     page.get_by_role("button", name="Write the record").click()
@@ -447,7 +448,7 @@ def test_the_logs_of_the_node_are_shown_and_filtered(watched: WatchedPage, conso
     page.get_by_label("Event", exact=True).fill("server_ready")
     expect(events).to_have_count(1)
     events.locator("summary").click()
-    expect(events.locator("pre").filter(has_text=console.bootstrap)).to_be_visible()
+    expect(events.locator("pre").filter(has_text=f":{console.port}").first).to_be_visible()
 
 
 # ---------------------------------------------------------------- logins and rights
