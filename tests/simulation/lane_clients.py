@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from bmq.protocol.apis import ApiKey
-from bmq.protocol.batch_records import Record, decode_records, encode_batch
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.compression import Compression
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages import (
@@ -28,6 +28,7 @@ from tests.simulation.clients import PRODUCE_VERSIONS, TOPIC, Address, Client, U
 from tests.simulation.connection import Disconnected
 from tests.simulation.history import Violation
 from tests.simulation.lane_history import LaneHistory, Spot
+from tests.support.shown_records import shown_records
 
 GROUP = "readers"
 COPIES = f"{TOPIC}.retry.{GROUP}"
@@ -74,7 +75,7 @@ async def read(client: Client, topic: str, partition: int, offset: int, wait_ms:
         if header.end_offset > data.high_watermark:
             raise Violation(f"{client.name} read {header} at {end} of {partition} below {data.high_watermark}")
         end = header.end_offset
-        found += [record for record in decode_records(data.records, position) if record.offset >= offset]
+        found += [record for record in shown_records(data.records, position) if record.offset >= offset]
     return found, end
 
 
