@@ -92,19 +92,17 @@ class StartQueue:
         count = len(self._running)
         if count < self._pace.allowed or count >= self._starts_max:
             return count >= self._starts_max
-        return self._quick_count() >= self._pace.allowed
+        return len(self._quick()) >= self._pace.allowed
 
-    def _quick_count(self) -> int:
+    def _quick(self) -> set[Hashable]:
+        """The starts that have not lasted long."""
         slow_since_s = self._loop.time() - START_SLOW_S
-        return sum(began_s > slow_since_s for began_s in self._running.values())
+        return {key for key, began_s in self._running.items() if began_s > slow_since_s}
 
     def _would_delay(self) -> bool:
         """Whether a start that nobody waits for would take time from one that a caller waits for."""
-        if not self._missed or len(self._running) < STARTS_AT_FIRST:
-            return False
-        slow_since_s = self._loop.time() - START_SLOW_S
-        is_missed = any(self._running[key] > slow_since_s for key in self._missed)
-        return is_missed and self._quick_count() >= STARTS_AT_FIRST
+        quick = self._quick()
+        return len(quick) >= STARTS_AT_FIRST and not quick.isdisjoint(self._missed)
 
     def _must_wait(self, queue: dict[Hashable, asyncio.Future[None]]) -> bool:
         if queue is self._paced:
