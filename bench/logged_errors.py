@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from testing.processes import REPOSITORY
+
 LINES_MAX: Final = 5
 LINE_CHARACTERS_MAX: Final = 300
 _LEVELS: Final = frozenset(("error", "critical"))
@@ -26,9 +28,9 @@ def with_logged_errors(log_files: Iterable[Path]) -> Iterator[None]:
 
 
 def said(error: BaseException) -> str:
-    """An error with its notes, in a line."""
+    """An error with its notes, in a line. Paths are relative to the tree, whose place is one machine's own."""
     notes = getattr(error, "__notes__", ())
-    return "; ".join((f"{type(error).__name__}: {error}", *notes))
+    return "; ".join((f"{type(error).__name__}: {error}", *notes)).replace(f"{REPOSITORY}/", "")
 
 
 def logged_errors(log_files: Iterable[Path]) -> list[str]:

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from bench.findings import Findings
-from bench.logged_errors import LINE_CHARACTERS_MAX, LINES_MAX, logged_errors, with_logged_errors
+from bench.logged_errors import LINE_CHARACTERS_MAX, LINES_MAX, logged_errors, said, with_logged_errors
 from bench.measured_parts import measured_parts
 from bench.queues.plan import plan_of
+from testing.processes import REPOSITORY
 
 pytestmark = pytest.mark.unit
 
@@ -65,3 +66,9 @@ def test_a_part_that_does_not_fail_says_nothing(tmp_path: Path) -> None:
     with findings.attempt(["half"], "bmq"), with_logged_errors([logged(tmp_path / "node-1.log", OFFLINE)]):
         pass
     assert findings.failures == {}
+
+
+def test_an_error_does_not_tell_where_the_tree_is() -> None:
+    error = OSError(f"{REPOSITORY / '.venv' / 'bin' / 'python'} has ended")
+    error.add_note(f"see {REPOSITORY / 'log'}")
+    assert said(error) == "OSError: .venv/bin/python has ended; see log"
