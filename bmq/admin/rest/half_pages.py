@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from bmq.admin.orders import OrderRefused, partition_of, topic_of
-from bmq.admin.rest.parameters import NUMBER, PartitionNumber, TopicName
+from bmq.admin.rest.parameters import EXACT_MAX, PartitionNumber, TopicName, WholeNumber
 from bmq.admin.rest.problems import ElsewhereError, ProblemError, errors
 from bmq.admin.rest.sources import RestSources
 from bmq.admin.rest.views import at_ms, url_of
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 SHOWN_MAX: Final = 1_000
 DECISIONS_MAX: Final = 500
 _PATH: Final = "/v1/topics/{name}/partitions/{number}/half"
-OFFSET_MAX: Final = 2**53 - 1
-"""Of those that JSON has exactly."""
-Offset = Annotated[int, Field(ge=0, le=OFFSET_MAX), NUMBER]
 
 
 class HalfMessageView(BaseModel):
@@ -48,7 +45,7 @@ class HalfPage(BaseModel):
 class DecisionForm(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    offsets: Annotated[list[Offset], Field(min_length=1, max_length=DECISIONS_MAX)]
+    offsets: Annotated[list[WholeNumber], Field(min_length=1, max_length=DECISIONS_MAX)]
 
 
 class DecidedView(BaseModel):
@@ -66,7 +63,7 @@ def half_pages(sources: RestSources) -> APIRouter:
     async def undecided(
         name: TopicName,
         number: PartitionNumber,
-        from_offset: Annotated[int, Query(alias="from", ge=0, le=OFFSET_MAX, description="The first offset")] = 0,
+        from_offset: Annotated[int, Query(alias="from", ge=0, le=EXACT_MAX, description="The first offset")] = 0,
         limit: Annotated[int, Query(ge=1, le=SHOWN_MAX)] = 100,
     ) -> HalfPage:
         """The half messages that nobody has decided, in the order of their offsets."""

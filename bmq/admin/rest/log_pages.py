@@ -10,11 +10,11 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from bmq.admin.recent_logs import LogLine, RecentLogs, event_of, fields_of
+from bmq.admin.rest.parameters import EXACT_MAX
 from bmq.admin.rest.problems import ProblemError, errors
 from bmq.admin.rest.sources import RestSources
 
 EVENTS_SHOWN_MAX: Final = 500
-_EXACT_MAX: Final = 2**53 - 1
 
 
 class Level(StrEnum):
@@ -60,7 +60,7 @@ def log_pages(sources: RestSources) -> APIRouter:
         level: Annotated[Level, Query(description="Only events of this level and worse ones")] = Level.DEBUG,
         event: Annotated[str, Query(max_length=100, description="A part of the event's name")] = "",
         after: Annotated[
-            int, Query(ge=-1, le=_EXACT_MAX, description="Only events after this number; -1: the newest ones")
+            int, Query(ge=-1, le=EXACT_MAX, description="Only events after this number; -1: the newest ones")
         ] = -1,
         limit: Annotated[int, Query(ge=1, le=EVENTS_SHOWN_MAX)] = 100,
     ) -> LogPage:

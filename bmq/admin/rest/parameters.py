@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 from fastapi import Header, Path, Query
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
 from bmq.admin.operations import Operations
 from bmq.admin.rest.problems import ElsewhereError, ProblemError
@@ -16,6 +16,8 @@ from bmq.table_definitions.definition import TABLE_NAME
 
 _INT32_MAX: Final = 2**31 - 1
 _NAME_CHARACTERS: Final = "a-zA-Z0-9._-"
+EXACT_MAX: Final = 2**53 - 1
+"""The largest whole number that JSON has exactly."""
 KEY_CHARACTERS_MAX: Final = 128
 
 NodeId = Annotated[int, Path(ge=0, le=_INT32_MAX, description="Id of a node")]
@@ -51,6 +53,8 @@ def _is_number(value: object) -> object:
 
 NUMBER: Final = BeforeValidator(_is_number)
 """Validates an integer in a body."""
+WholeNumber = Annotated[int, Field(ge=0, le=EXACT_MAX), NUMBER]
+"""Of a body: an offset, a time or an id that is not negative."""
 
 
 def operations_here(sources: RestSources) -> Operations:

@@ -9,14 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from bmq.admin.orders import OrderRefused, partition_of, topic_of
 from bmq.admin.rest.authorization import sees_every_transaction
-from bmq.admin.rest.parameters import NUMBER, DryRun, PartitionNumber, TopicName
+from bmq.admin.rest.parameters import NUMBER, DryRun, PartitionNumber, TopicName, WholeNumber
 from bmq.admin.rest.partition_transactions import OpenProducer, open_producers, write_abort
 from bmq.admin.rest.problems import ProblemError, errors
 from bmq.admin.rest.sources import RestSources
 from bmq.admin.rest.user_requests import user_requests
 
 PARTITIONS_MAX: Final = 1_000
-_EXACT_MAX: Final = 2**53 - 1
 
 
 class OpenTransactionLine(BaseModel):
@@ -48,9 +47,9 @@ class OpenTransactionForm(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    producer_id: Annotated[int, Field(ge=0, le=_EXACT_MAX), NUMBER]
+    producer_id: WholeNumber
     producer_epoch: Annotated[int, Field(ge=0, le=2**15 - 1), NUMBER]
-    start_offset: Annotated[int, Field(ge=0, le=_EXACT_MAX), NUMBER]
+    start_offset: WholeNumber
 
 
 class MarkerView(BaseModel):

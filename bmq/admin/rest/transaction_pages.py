@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from bmq.admin.orders import OrderRefused
-from bmq.admin.rest.parameters import NUMBER, DryRun, TransactionalId
+from bmq.admin.rest.parameters import NUMBER, DryRun, TransactionalId, WholeNumber
 from bmq.admin.rest.problems import ElsewhereError, errors
 from bmq.admin.rest.sources import RestSources
 from bmq.admin.rest.transaction_listing import Shown, transaction_page
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from bmq.coordinator.transactions.coordinator import TransactionCoordinator
 
 _PATH: Final = "/v1/transactions/{transactional_id:path}"
-_EXACT_MAX: Final = 2**53 - 1
-"""The largest whole number that JSON has exactly."""
 LISTED_MAX: Final = 1_000
 LISTS_MAX: Final = 2
 """Lists at the same time; others wait."""
@@ -49,9 +47,9 @@ class TransactionForm(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    producer_id: Annotated[int, Field(ge=0, le=_EXACT_MAX), NUMBER]
+    producer_id: WholeNumber
     producer_epoch: Annotated[int, Field(ge=0, le=2**15 - 1), NUMBER]
-    started_ms: Annotated[int, Field(ge=0, le=_EXACT_MAX), NUMBER]
+    started_ms: WholeNumber
 
 
 class EndedView(BaseModel):

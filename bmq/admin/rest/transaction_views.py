@@ -73,22 +73,11 @@ def age_ms(state: str, started_ms: int, now_ms: int) -> int | None:
 
 
 def transaction_line(found: TransactionState, now_ms: int) -> TransactionLine:
-    state, started_ms, timeout_ms = (
-        found.transaction_state,
-        found.transaction_start_time_ms,
-        found.transaction_timeout_ms,
-    )
+    view = transaction_view(found, now_ms)
     return TransactionLine(
-        transactional_id=found.transactional_id,
-        state=state,
-        is_open=state == OPEN,
-        is_hanging=is_hanging(state, started_ms, timeout_ms, now_ms),
-        producer_id=found.producer_id,
-        producer_epoch=found.producer_epoch,
-        started_ms=started_ms if started_ms >= 0 else None,
-        age_ms=age_ms(state, started_ms, now_ms),
-        timeout_ms=timeout_ms,
-        partition_count=sum(len(topic.partitions) for topic in found.topics),
+        **view.model_dump(exclude={"started_ms", "topics"}),
+        started_ms=view.started_ms if view.started_ms >= 0 else None,
+        partition_count=sum(len(topic.partitions) for topic in view.topics),
         problem=None,
     )
 
