@@ -8,7 +8,7 @@ that had not ended anew and goes on from there, and knows their idempotency keys
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
@@ -92,10 +92,10 @@ class OperationsConfig:
     """Roles of nodes that are started."""
 
 
-def forgotten_tasks(stored: Iterable[Task], now_ms: int) -> list[Task]:
-    """Of the tasks in the log, the oldest first, those that have to leave it: too many, or ended long ago."""
+def forgotten_tasks(stored: Collection[Task], now_ms: int) -> list[Task]:
+    """The tasks that have to leave the log, as there are too many or they ended long ago. `stored`: those in it, the oldest first."""
     ended = [task for task in stored if task.ended_at_ms is not None]
-    surplus = max(0, len(list(stored)) - STORED_MAX)
+    surplus = max(0, len(stored) - STORED_MAX)
     return [task for n, task in enumerate(ended) if n < surplus or now_ms - (task.ended_at_ms or 0) > STORED_MS]
 
 

@@ -94,7 +94,7 @@ def event_of(text: str, redact: Callable[[str], str]) -> Mapping[str, Any]:
     whole = _read(redact(text))
     if whole is not None:
         return whole
-    # What was blanked took a quote with it, so look at each field by itself.
+    # Blanking a secret may take a quote with it and break the line, so look at each field by itself.
     fields = _read(text)
     if fields is None:
         return {"event": _NOT_READABLE}

@@ -76,7 +76,7 @@ def node_partition_pages(sources: RestSources) -> APIRouter:
 
 
 async def _sizes(sources: RestSources) -> Mapping[TopicPartition, int] | None:
-    """Of the started partitions of this process; None until they can be asked."""
+    """The sizes of the started partitions of this process; None until they can be asked."""
     manager = sources.partitions()
     if manager is None:
         return None
