@@ -139,11 +139,13 @@ def test_stale_clients_are_told_the_next_owner(cluster: BmqCluster, make_topic: 
         forgotten_topics_data=(),
     )
 
-    def told(node: ClusterNode) -> tuple[int, int, int, str]:
-        """The leader and epoch, and an endpoint's node and address."""
+    def told(node: ClusterNode) -> tuple[int, int, int, str] | None:
+        """The leader and epoch, and an endpoint's node and address; None while the node has not reached the next owner."""
         with WireClient(node.kafka_port) as client:
             answer = call(client, request, FetchResponse)
         (partition,) = answer.responses[0].partitions
+        if partition.error_code is ErrorCode.not_leader_or_follower:
+            return None
         assert partition.error_code is ErrorCode.fenced_leader_epoch
         (endpoint,) = answer.node_endpoints
         leader = partition.current_leader
