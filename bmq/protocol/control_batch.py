@@ -1,4 +1,4 @@
-"""Control batches: the markers that end transactions (KIP-98: EndTransactionMarker, ControlRecordType)."""
+"""Control batches: the markers that end transactions (KIP-98: EndTransactionMarker, ControlRecordType), and keys of our own."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from bmq.protocol.record_batch import CONTROL, NO_LEADER_EPOCH, TRANSACTIONAL, C
 
 _INT16_PAIR: Final = Struct(">hh")
 _END_MARKER_VALUE: Final = Struct(">hi")
+_OWN_KEY_VERSION: Final = 1
 
 
 class ControlType(IntEnum):
@@ -55,6 +56,24 @@ def encode_end_transaction_marker(
         producer_epoch=producer_epoch,
         attributes=TRANSACTIONAL | CONTROL,
     )
+
+
+def own_control_key(number: int) -> bytes:
+    """The key of a control record of ours, which clients skip. Read its number by `own_control_number`.
+
+    The version is one that clients do not know. librdkafka (2.16, `rd_kafka_op_handle_std`) puts a record of version 0 and any
+    type between the messages that the application has not had yet. A consumer that is closed before it has had them throws
+    them away, takes the place behind the control record for its position, and commits that: the messages are lost to its group.
+    """
+    return _INT16_PAIR.pack(_OWN_KEY_VERSION, number)
+
+
+def own_control_number(key: bytes | None) -> int | None:
+    """The number in a control record's key, of whatever version: earlier releases wrote 0. None: the key is not of two numbers."""
+    if key is None or len(key) != _INT16_PAIR.size:
+        return None
+    number: int = _INT16_PAIR.unpack(key)[1]
+    return number
 
 
 def control_type_of(record: Record) -> ControlType | None:

@@ -2,16 +2,16 @@
 
 Clients take the offset behind a batch as their next position, also behind an empty one. But librdkafka (2.16, msgset_reader) takes
 an answer without any record, marker or aborted batch for one whose limit of bytes was too small. It doubles that limit each time,
-and after some ten such answers of its life the application gets MSG_SIZE_TOO_LARGE. So the batch has a control record of a
-type that clients do not know, which they skip, as they skip announcements (log/timers/announcements). The record is at the
-last offset: clients look for nothing below their position.
+and after some ten such answers of its life the application gets MSG_SIZE_TOO_LARGE. So the batch has a control record of
+ours, which clients skip (protocol/control_batch). The record is at the last offset: clients look for nothing below their
+position.
 """
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import Final
 
+from bmq.protocol.control_batch import own_control_key
 from bmq.protocol.record_batch import (
     CONTROL,
     NO_PRODUCER_EPOCH,
@@ -23,19 +23,19 @@ from bmq.protocol.record_batch import (
 )
 from bmq.records.records_twin import append_varint
 
-SKIPPED_TYPE: Final = 102
+SKIPPED_TYPE: Final = 103
 """Of the control record; no batch in a log has it."""
-_KEY: Final = Struct(">hh")
 _NO_VALUE: Final = -1
 
 
 def skipped_offsets(base_offset: int, last_offset_delta: int, leader_epoch: int) -> bytearray:
     """The batch for the offsets from `base_offset` to `last_offset_delta` behind it."""
+    key = own_control_key(SKIPPED_TYPE)
     body = bytearray(1)  # attributes
     append_varint(body, 0)  # of time
     append_varint(body, last_offset_delta)
-    append_varint(body, _KEY.size)
-    body += _KEY.pack(0, SKIPPED_TYPE)
+    append_varint(body, len(key))
+    body += key
     append_varint(body, _NO_VALUE)
     append_varint(body, 0)  # headers
     record = bytearray()

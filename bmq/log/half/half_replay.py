@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from struct import Struct
 from typing import Final
 
 from bmq.log.half.half_announcement import HALF_TYPE, HalfAnnouncement, parse_half
@@ -14,10 +13,11 @@ from bmq.log.half.half_order import FINISHED_MAX, HalfDecision, HalfMessage
 from bmq.log.timers.announcements import NamedBatch, Position
 from bmq.log.timers.waiting_records import Pending
 from bmq.protocol.compression import Buffer
+from bmq.protocol.control_batch import own_control_key
 from bmq.protocol.record_batch import HEADER_BYTES, BatchHeader
 
-_KEY_FIELD: Final = b"\x08" + Struct(">hh").pack(0, HALF_TYPE)
-"""The key of an announcement's control record, with its length in front."""
+_NUMBER_FIELD: Final = own_control_key(HALF_TYPE)[2:]
+"""The end of the key of an announcement's control record; in front of it is a version, which was 0 in earlier releases."""
 _KEY_WITHIN_BYTES: Final = 32
 
 
@@ -78,7 +78,7 @@ class HalfReplay:
             elif is_announcement and header.end_offset <= waiting.batch_offset:
                 waiting.next_offset = header.end_offset
                 self._waiting = waiting
-        if is_announcement and _KEY_FIELD in bytes(data[place + HEADER_BYTES :][:_KEY_WITHIN_BYTES]):
+        if is_announcement and _NUMBER_FIELD in bytes(data[place + HEADER_BYTES :][:_KEY_WITHIN_BYTES]):
             announcement = parse_half(data, place)
             if announcement is not None:
                 self._waiting = _Waiting(announcement, header, header.end_offset)

@@ -1,7 +1,7 @@
 """Control batches that announce the batch right behind them: records held until they are due, and their delivery. Pure.
 
 An announcement is valid only if the next batch in the log is the one that it names (docs/decisions/0059); else readers ignore it.
-Clients skip control batches of unknown types if the key has 4 bytes.
+Clients skip control batches with a key of ours (protocol/control_batch).
 
     held records, type 100     version (u8)  codec of the bodies (u8)  count (i32)  crc32c (u32) and last offset delta (i32)
                                of the batch behind, then count times: due time (i64)  record's own time (i64)
@@ -28,11 +28,11 @@ from typing import Final, NamedTuple, overload
 
 from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.compression import DECOMPRESSED_BYTES_MAX, Buffer, Compression, compress, decompress
+from bmq.protocol.control_batch import own_control_key, own_control_number
 from bmq.protocol.record_batch import CONTROL, NO_TIMESTAMP_MS, BatchHeader, CorruptRecords
 
 HELD_TYPE: Final = 100
 DELIVERY_TYPE: Final = 101
-_KEY: Final = Struct(">hh")
 _VERSION: Final = 0
 _WITH_CANCELS: Final = 1
 _HELD: Final = Struct(">BBiIi")
@@ -231,7 +231,9 @@ def encode_delivery(delivery: Delivery) -> bytearray:
 
 
 def _control_batch(control_type: int, value: bytes) -> bytearray:
-    return encode_batch((Record(_KEY.pack(0, control_type), value, timestamp_ms=NO_TIMESTAMP_MS),), attributes=CONTROL)
+    return encode_batch(
+        (Record(own_control_key(control_type), value, timestamp_ms=NO_TIMESTAMP_MS),), attributes=CONTROL
+    )
 
 
 def parse_announcement(batch: Buffer, position: int = 0) -> Announcement | None:
@@ -241,9 +243,7 @@ def parse_announcement(batch: Buffer, position: int = 0) -> Announcement | None:
     its records.
     """
     records = decode_records(batch, position)
-    if len(records) != 1 or records[0].key is None or len(records[0].key) != _KEY.size:
-        return None
-    control_type = _KEY.unpack(records[0].key)[1]
+    control_type = own_control_number(records[0].key) if len(records) == 1 else None
     if control_type not in (HELD_TYPE, DELIVERY_TYPE):
         return None
     value = records[0].value or b""

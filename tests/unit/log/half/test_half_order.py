@@ -19,6 +19,7 @@ from bmq.log.timers.replay import Replay
 from bmq.log.timers.waiting_records import Pending
 from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.record_batch import BatchHeader, CorruptRecords, rewrite
+from tests.support.earlier_announcements import of_earlier_release
 from tests.unit.log.timers.test_due_order import Log
 
 pytestmark = pytest.mark.unit
@@ -330,6 +331,7 @@ def test_an_announcement_counts_only_at_its_distance_and_with_its_batch() -> Non
         return [half.offset for half in replayed(*batches).halves]
 
     assert found((near, 7, 1), (visible, 8, 1)) == [8]
+    assert found((of_earlier_release(near), 7, 1), (visible, 8, 1)) == [8]
     assert found((far, 7, 1), (between, 8, 1), (visible, 9, 1)) == [9]
     assert found((near, 7, 1)) == []
     assert found((near, 7, 1), (other, 8, 1)) == []

@@ -31,6 +31,7 @@ from bmq.protocol.control_batch import (
     parse_end_transaction_marker,
 )
 from bmq.protocol.record_batch import LOG_APPEND_TIME, BatchHeader, CorruptRecords, verify_crc
+from tests.support.earlier_announcements import of_earlier_release
 
 pytestmark = pytest.mark.unit
 
@@ -205,9 +206,12 @@ def test_announcements_are_control_batches_of_no_producer_that_no_time_finds() -
         assert header.is_control and not header.is_transactional and header.producer_id == -1
         assert header.max_timestamp_ms == header.base_timestamp_ms == -1
         (only,) = decode_records(batch)
-        assert only.key is not None and len(only.key) == 4 and only.key[:2] == b"\0\0", "librdkafka wants four bytes"
+        assert only.key is not None and len(only.key) == 4 and only.key[:2] == b"\0\1", "librdkafka skips it at once"
         assert parse_end_transaction_marker(batch) is None
     assert parse_announcement(encode_delivery(delivery)) == delivery
+    assert parse_announcement(of_earlier_release(encode_delivery(delivery))) == delivery
+    held = encode_held([HeldRecord(1, 2, 3, b"\1\1\0")], behind)
+    assert isinstance(parse_announcement(of_earlier_release(held)), Held)
 
 
 def test_other_control_batches_are_no_announcements() -> None:
