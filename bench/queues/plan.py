@@ -22,7 +22,7 @@ LIMITS_S: Final[Mapping[str, float]] = {
     FAILOVER: 720,
     MOVES: 240,
     KILLS: 720,
-    THREE: 900,
+    THREE: 1_500,
     INSERT: 420,
     ERROR: 300,
     THUNDER: 420,
