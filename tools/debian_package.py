@@ -62,7 +62,7 @@ serve
 bmq topic consume greetings | grep -q hello
 stop
 apt-get remove --yes --quiet bmq
-! command -v bmq
+if command -v bmq; then exit 1; fi
 test -e /etc/bmq/bmq.toml
 apt-get purge --yes --quiet bmq
 test ! -e /etc/bmq/bmq.toml

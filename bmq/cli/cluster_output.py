@@ -103,7 +103,7 @@ def print_terms(found: Any, shown_max: int) -> None:
         add_row(head, "earlier epochs", f"{found['earlier_epochs']}, not kept")
     print_table(head)
     sys.stdout.write("\n")
-    table = Table("since", "owner", "epoch", "lasted", "nobody before", "because", box=None, pad_edge=False)
+    table = Table("since", "owner", "epoch", "lasted", "without an owner before", "because", box=None, pad_edge=False)
     for term in found["terms"][:shown_max]:
         add_row(
             table,

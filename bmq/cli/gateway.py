@@ -31,7 +31,9 @@ def run(
     metrics: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Address of /metrics [none]")] = None,
     security_protocol: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Of the cluster's listener: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        typer.Option(
+            metavar="NAME", help="Protocol of the cluster's listener: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"
+        ),
     ] = None,
     sasl_mechanism: Annotated[
         str | None,

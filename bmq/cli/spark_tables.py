@@ -302,7 +302,7 @@ class Shown:
         self._complain(f"bmq: {sentence}")
 
     def line(self, name: str, line: str) -> None:
-        """Of the job's standard error."""
+        """Pass on a line of the job's standard error."""
         self._complain(f"{name} | {line}")
 
     def _complain(self, line: str) -> None:

@@ -151,14 +151,12 @@ def _require_version(name: str, text: str | None, before: StoredChannel | None, 
         return
     if text is None:
         if if_version != NO_CHANNEL:
-            raise ChannelRefused(f"there is no channel {name} any more; somebody deleted it")
+            raise ChannelRefused(f"there is no channel {name} any more; it was deleted")
     elif if_version == NO_CHANNEL:
         raise ChannelRefused(f"there is a channel {name} already, and it is another one; alter it, or delete it first")
     elif before is None or before.version != if_version:
         has = "a version that this release cannot read" if before is None else f"version {before.version}"
-        raise ChannelRefused(
-            f"channel {name} has {has}, not {if_version}: somebody changed it; look at it, and try again"
-        )
+        raise ChannelRefused(f"channel {name} has {has}, not {if_version}: it was changed; look at it, and try again")
 
 
 def _records(

@@ -15,7 +15,7 @@ from bmq.databus.spool.spool import SpoolBudget
 
 
 class AgentMetrics(Collector):
-    """Of the intake, the lanes, the spool and the socket. `updates` None: the channels are not asked for."""
+    """Metrics of the intake, the lanes, the spool and the socket. `updates` None: the agent does not ask for channels."""
 
     def __init__(
         self,

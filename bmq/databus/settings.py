@@ -66,7 +66,7 @@ class AgentSettings(BaseModel):
 
     @property
     def segment_bytes(self) -> int:
-        """Of a file of the spool: room is made by whole files."""
+        """The size of a file of the spool: room is made by deleting whole files."""
         return min(SEGMENT_BYTES_MAX, self.spool_bytes_max // 8)
 
     @property

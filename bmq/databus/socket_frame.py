@@ -22,7 +22,7 @@ _REQUEST: Final = struct.Struct(">IBBIqB")
 _ANSWER: Final = struct.Struct(">IBBIqIH")
 _FIXED_BYTES: Final = _REQUEST.size - LENGTH_BYTES
 FRAME_BYTES_MIN: Final = _FIXED_BYTES + 4 + 4 + 2
-"""Of the smallest request, behind its length."""
+"""The smallest request, without its length."""
 
 
 class Code(IntEnum):
@@ -70,7 +70,7 @@ class Answer(NamedTuple):
 
 
 def frame_length(data: Buffer, offset: int, frame_bytes_max: int) -> int:
-    """Of the frame whose length stands at `offset`, with those 4 bytes. Raises BadFrame."""
+    """The length of the frame that begins at `offset`, with the 4 bytes of the length itself. Raises BadFrame."""
     length: int = struct.unpack_from(">I", data, offset)[0]
     if length > frame_bytes_max:
         raise BadFrame(f"a frame of {length} bytes is too long, {frame_bytes_max} are allowed")
@@ -80,7 +80,7 @@ def frame_length(data: Buffer, offset: int, frame_bytes_max: int) -> int:
 
 
 def request_id_at(data: Buffer, offset: int) -> int:
-    """Of a frame whose first 10 bytes are there."""
+    """The request id of a frame whose first 10 bytes are there."""
     request_id: int = struct.unpack_from(">I", data, offset + 6)[0]
     return request_id
 

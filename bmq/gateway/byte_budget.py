@@ -24,4 +24,4 @@ class ByteBudget:
     def give_back(self, count_bytes: int) -> None:
         self.used_bytes -= count_bytes
         if self.used_bytes < 0:
-            raise ValueError(f"{-self.used_bytes} bytes were given back that nobody took")
+            raise ValueError(f"{-self.used_bytes} bytes were given back that were not taken")

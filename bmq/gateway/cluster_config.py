@@ -61,7 +61,7 @@ def _token_callback(token: str, now_s: Callable[[], float]) -> Callable[[str], t
 
 
 def producer_config(settings: GatewaySettings) -> Mapping[str, Any]:
-    """Of the producer that all calls of one user share. Bytes are bounded by the calls; these bounds lie above."""
+    """The config of the producer that all calls of one user share. Bytes are bounded by the calls; these bounds lie above."""
     bytes_max = settings.publish_bytes_max + settings.message_bytes_max
     return {
         "enable.idempotence": True,
@@ -77,7 +77,7 @@ def producer_config(settings: GatewaySettings) -> Mapping[str, Any]:
 
 
 def reader_config(settings: GatewaySettings) -> Mapping[str, Any]:
-    """Of a consumer that is told its offsets. It joins no group: librdkafka wants a name all the same."""
+    """The config of a consumer that is told its offsets. It joins no group: librdkafka wants a name all the same."""
     return {
         "group.id": "bmq-gateway",
         "enable.auto.commit": False,
@@ -95,7 +95,7 @@ def reader_config(settings: GatewaySettings) -> Mapping[str, Any]:
 
 
 def group_config(settings: GatewaySettings, group: str, *, is_earliest: bool) -> Mapping[str, Any]:
-    """Of the consumer by which a gateway is a member of a consumer group."""
+    """The config of the consumer by which a gateway is a member of a consumer group."""
     return {
         **reader_config(settings),
         "group.id": group,

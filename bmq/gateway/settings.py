@@ -24,7 +24,7 @@ class GatewaySettings(BaseSettings):
     metrics: str = ""
     """Address of `/metrics`; empty: none."""
     security_protocol: str = Field("PLAINTEXT", pattern="^(PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)$")
-    """Of the cluster's listener. With `SASL_…` each call needs a login."""
+    """Protocol of the cluster's listener. With `SASL_…` each call needs a login."""
     sasl_mechanism: str = Field("SCRAM-SHA-512", pattern="^(PLAIN|SCRAM-SHA-256|SCRAM-SHA-512)$")
     """How a user of `authorization: Basic` logs in at the cluster."""
     cluster_ca: Path | None = None

@@ -12,7 +12,7 @@ from bmq.views.filter_error import InvalidFilter
 from bmq.views.view_filter import ViewFilter, compiled
 
 NAME_BYTES_MAX: Final = 249
-"""Of a topic (Kafka's Topic.MAX_NAME_LENGTH)."""
+"""The longest name of a topic (Kafka's Topic.MAX_NAME_LENGTH)."""
 GROUP_BYTES_MAX: Final = 1024
 
 

@@ -112,7 +112,7 @@ def required_token(host: str, file: Path | None) -> str | None:
         if is_loopback_host(host):
             return None
         raise CannotServe(
-            f"{host} is reached by others, and whoever asks may read all topics: name --token-file, or listen on 127.0.0.1"
+            f"{host} is reached by others, and every client may read all topics: name --token-file, or listen on 127.0.0.1"
         )
     try:
         with file.open("rb") as opened:

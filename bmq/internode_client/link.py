@@ -52,7 +52,7 @@ _LENGTH_BYTES: Final = 4
 _CORRELATION_ID: Final = struct.Struct(">i")
 _API_VERSIONS_HEAD: Final = struct.Struct(">ih")  # correlation id, error code
 
-_STOOD_STILL: Final = "this process stood still"
+_STOOD_STILL: Final = "this process was stalled"
 _UNANSWERED_MS_MAX: Final = 5_000
 _GIVEN_UP_SOON: Final = tuple(
     (getattr(socket, name), value)

@@ -86,6 +86,11 @@ class Access:
             _log_refusal(principal, host, operation, resource_type, name, request, count, verdict)
         return False
 
+    def allows_client_every(self, principal: str, host: str, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether the client may perform the operation with each resource of the type. Never logged."""
+        decider = self._current()
+        return decider is None or decider.allows_every(principal, normal_host(host), operation, resource_type)
+
     def topic_grants(self, context: RequestContext, operation: Operation, image: MetadataImage) -> TopicGrants:
         """Topics that the client was allowed the operation with, while the ACLs are the same. One call is all that they cost a request.
 

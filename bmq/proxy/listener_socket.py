@@ -22,7 +22,7 @@ Certificate = Mapping[str, object]
 
 @dataclass(slots=True)
 class ListenerSocket:
-    """What is particular about one listening socket.
+    """The TLS and the principals of one listening socket.
 
     `security`: what the listener demands of clients. `context`: its TLS context; None without TLS. `principal_of`: returns the
     principal of a client certificate's subject. `services`: set before connections are accepted. `allows_plaintext`: clients that

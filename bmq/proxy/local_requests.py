@@ -27,7 +27,7 @@ BY_NAME: Final = {ApiKey.PRODUCE: 12, ApiKey.FETCH: 12, ApiKey.OFFSET_COMMIT: 9,
 """The newest versions that name topics; newer ones have ids."""
 _CORRELATION_ID: Final = 1
 _ANY_HOST: Final = "0.0.0.0"
-"""Of a client without an address: its request does not count as one of this server itself (is_own)."""
+"""The host of a client without an address: its request does not count as one of this server itself (is_own)."""
 
 
 class LocalRequests:

@@ -110,7 +110,7 @@ class CheckIds:
 
 
 def last_check_id(data: memoryview, header: BatchHeader) -> str | None:
-    """Of the last record of a batch that has one. Headers that are no check id are passed over, and so is a batch that is too long.
+    """The check id of the last record of a batch that has one. Headers that are no check id are passed over, and so is a batch that is too long.
 
     A producer that names check ids writes small batches: what a longer one costs, no client may ask for.
     """

@@ -21,7 +21,7 @@ DELIVERED_BYTES_MAX: Final = 144
 
 
 class DueTerms(NamedTuple):
-    """What is taken of an announcement: what is above one place in the order of (due time, name), and not above another one.
+    """Selects bodies of an announcement: those above one place in the order of (due time, name), and not above another one.
 
     `base_offset`: the offset that deltas count from. `start`: the place of the first body that is taken.
     """

@@ -47,7 +47,7 @@ BEGIN: Final = FilteredRecords(0, -1, [], 0)
 """In front of a body's first record."""
 
 
-# What is shown of offsets, as native/record_filter.h numbers it.
+# How offsets are shown, as native/record_filter.h numbers it.
 SHOWN_NONE: Final = 0
 SHOWN_WHOLE: Final = 1
 SHOWN_PART: Final = 2
@@ -59,7 +59,7 @@ SHOWN_MAX: Final = 1024
 
 
 class ShownBatches(NamedTuple):
-    """What is shown of the offsets [base_offset, next_offset).
+    """How the offsets [base_offset, next_offset) are shown.
 
     `kind`: SHOWN_NONE: no record passes, of one batch or several of one leader epoch. SHOWN_WHOLE: the batch that lies at `place` of
     the data, `size_bytes` long. SHOWN_PART: a batch with fewer records, at `place` of the room's `out`, whose checksum is not filled in.

@@ -24,7 +24,7 @@ from bmq.protocol.record_batch import (
 from bmq.records.records_twin import append_varint
 
 SKIPPED_TYPE: Final = 103
-"""Of the control record; no batch in a log has it."""
+"""The type of the control record; no batch in a log has it."""
 _NO_VALUE: Final = -1
 
 

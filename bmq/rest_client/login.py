@@ -106,7 +106,7 @@ def login_of(options: Mapping[str, str | None], variables: Mapping[str, str]) ->
 
 
 def first_line(path: str) -> str:
-    """Of a file that only its owner and group may use. Raises LoginUnusable."""
+    """The first line of a file that only its owner and group may use. Raises LoginUnusable."""
     _require_private(path)
     try:
         with Path(path).open("rb") as file:

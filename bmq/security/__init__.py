@@ -1,1 +1,1 @@
-"""Who may come in and what they may do: SASL, ACLs and quotas, decided apart from I/O."""
+"""Logins (SASL), rights (ACLs) and quotas of clients, decided apart from I/O."""

@@ -74,7 +74,7 @@ WILDCARD: Final = "*"
 ANY_USER: Final = "User:*"
 
 IMPLIES_DESCRIBE: Final = frozenset({Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER})
-"""Who is allowed one of these is allowed DESCRIBE as well; a denial implies nothing."""
+"""Permission for one of these is permission for DESCRIBE as well; a denial implies nothing."""
 
 OPERATIONS_OF: Final = {
     ResourceType.TOPIC: (

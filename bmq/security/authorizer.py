@@ -1,4 +1,4 @@
-"""Who may do what, decided as Kafka's StandardAuthorizer decides it (StandardAuthorizerData, 4.3). Decisions only.
+"""Rights of clients, decided as Kafka's StandardAuthorizer decides them (StandardAuthorizerData, 4.3). Decisions only.
 
 In this order: a super user may; a matching denial refuses; a matching permission allows; a resource with ACLs, whoever they
 are for, refuses; a resource without any allows if `allow.everyone.if.no.acl.found` says so, else it refuses.
@@ -140,6 +140,22 @@ class Decider:
                 self._kept_by_type.clear()
             self._kept_by_type[key] = verdict
         return verdict
+
+    def allows_every(self, principal: str, host: str, operation: int, resource_type: int) -> bool:
+        """Whether the client may do it with each resource of the type, whatever its name. Looks at all ACLs of the principal."""
+        if principal in self.super_users:
+            return True
+        found = [
+            acl
+            for one in dict.fromkeys((principal, ANY_USER))
+            for acl in self._of_principals.get((resource_type, one), {}).values()
+            if acl.host in (host, WILDCARD) and _covers(acl, operation)
+        ]
+        if any(acl.permission == Permission.DENY for acl in found):
+            return False
+        if any(acl.pattern_type == PatternType.LITERAL and acl.resource_name == WILDCARD for acl in found):
+            return True
+        return self.allows_without_acl and all(kind != resource_type for kind, _ in self._of_principals)
 
     def _decided_by_type(self, principal: str, host: str, operation: int, resource_type: int) -> Verdict:
         verdict = self.decide(principal, host, operation, resource_type, _HARD_CODED_NAME)

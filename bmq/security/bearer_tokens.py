@@ -58,7 +58,7 @@ def new_token(
 
 
 def verified_user(tokens: Mapping[str, KeptToken], token: str, now_ms: int) -> str:
-    """Whose token it is. Raises BearerRefused."""
+    """The user of the token. Raises BearerRefused."""
     match = _TOKEN.fullmatch(token)
     if match is None:
         raise BearerRefused("a bearer token of another form")

@@ -19,6 +19,7 @@ from bmq.admin.channel_watch import ChannelWatch
 from bmq.admin.delayed_records import DelayedRecords
 from bmq.admin.group_explainer import GroupExplainer
 from bmq.admin.health import HealthFacts, Stage
+from bmq.admin.redrives import Redrives
 from bmq.broker.manager import PartitionManager
 from bmq.controller.runtime import Controller
 from bmq.coordinator.transactions.coordinator import TransactionCoordinator
@@ -163,6 +164,11 @@ class NodeServer:
     def transactions(self) -> TransactionCoordinator | None:
         """The transactional ids owned here; None until the node has joined."""
         return None if self._roles is None else self._roles.transactions
+
+    @property
+    def redrives(self) -> Redrives | None:
+        """The redrives of this process; None until the node has joined."""
+        return None if self._roles is None else self._roles.redrives
 
     @property
     def channel_watch(self) -> ChannelWatch:

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import structlog
 import uvloop
-from prometheus_client import REGISTRY
 
 from bmq.election.zookeeper import ZooKeeperElection
 from bmq.hdfs.location import is_hdfs
@@ -124,7 +123,7 @@ async def _serve(settings: Settings, supervisor: Connection | None, levels: LogL
             trim_memory=trim_memory,
         ),
     )
-    node_rest = NodeRest(server, settings, store, clock, rng, REGISTRY, rest.scheme, logs)
+    node_rest = NodeRest(server, settings, store, clock, rng, rest.scheme, logs)
     try:
         await rest.start(node_rest.pages)
         addresses = await unless_stopped(_start(server, settings), stop)

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from random import Random
 
-from prometheus_client import CollectorRegistry
-
 from bmq.admin.drivers.settings import NodeCommand, driver_of
-from bmq.admin.index_queries import IndexQueries
 from bmq.admin.operations import Operations, OperationsConfig
-from bmq.admin.ports import NodeLoad, StateChanges
-from bmq.admin.redrives import Redrives
-from bmq.admin.rest.sources import RestSources
+from bmq.admin.ports import NodeLoad
 from bmq.log.clock import Clock
 from bmq.log.store import SegmentStore
 from bmq.server.client_access import rest_access
 from bmq.server.node import NodeServer
-from bmq.server.own_health import own_health
 from bmq.server.own_logs import OwnLogs
-from bmq.server.process import rest_pages
-from bmq.server.rest_requests import why_no_requests
+from bmq.server.rest_sources import rest_pages, rest_sources
 from bmq.server.setting_checks import is_any_address
 from bmq.server.settings import Settings, split_address
 
@@ -35,7 +29,6 @@ class NodeRest:
         store: SegmentStore,
         clock: Clock,
         rng: Random,
-        registry: CollectorRegistry,
         scheme: str,
         logs: OwnLogs,
     ) -> None:
@@ -52,46 +45,9 @@ class NodeRest:
         self.operations = Operations(
             lambda: server.controller, driver, clock, rng, OperationsConfig(roles=settings.scale.roles)
         )
-        index_queries = IndexQueries(settings.index_service)
         access = rest_access(settings, lambda: server.image)
-        sources = RestSources(
-            lambda: server.is_serving,
-            lambda: server.image,
-            server.partition_states,
-            registry,
-            node_id=settings.node_id,
-            store=lambda: store,
-            history=self._history,
-            loads=self._loads,
-            high_watermark=server.high_watermark,
-            now_ms=clock.now_ms,
-            operations=lambda: self.operations,
-            table_controller=lambda: server.controller,
-            redrives=self._redrives,
-            partitions=lambda: server.manager,
-            groups=lambda: server.explainer,
-            delayed=lambda: server.delayed_records,
-            lanes=lambda: server.lanes,
-            transactions=lambda: server.transactions,
-            create_topics=lambda: server.create_topics,
-            channel_watch=lambda: server.channel_watch,
-            kafka=lambda: server.kafka_requests,
-            health=lambda: own_health(lambda: server, store, logs.errors, clock),
-            refresh_metrics=server.refresh_metrics,
-            access=access,
-            scheme=scheme,
-            index_queries=lambda: index_queries,
-            logs=lambda: logs.recent,
-            why_no_requests=why_no_requests(settings, has_authorizer=access.is_on),
-        )
-        self.pages = rest_pages(sources)
-
-    def _redrives(self) -> Redrives | None:
-        roles = self._server.inspect()
-        return None if roles is None else roles.redrives
-
-    def _history(self) -> StateChanges | None:
-        return self._server.history
+        sources = rest_sources(server, settings, access, store, clock, scheme, logs, lambda: server.is_serving)
+        self.pages = rest_pages(replace(sources, loads=self._loads, operations=lambda: self.operations))
 
     def _loads(self) -> Mapping[int, NodeLoad] | None:
         controller = self._server.controller

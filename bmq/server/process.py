@@ -20,10 +20,7 @@ import structlog
 import uvloop
 from prometheus_client import REGISTRY, CollectorRegistry
 
-from bmq.admin.index_queries import IndexQueries
 from bmq.admin.logged_errors import LoggedErrors
-from bmq.admin.rest.health_pages import health_reasons
-from bmq.admin.rest.sources import RestSources
 from bmq.hdfs.location import is_hdfs
 from bmq.local_store.root import raise_open_files_limit
 from bmq.log.store import SegmentStore
@@ -35,10 +32,8 @@ from bmq.server.compaction_process import CompactionProcess
 from bmq.server.guarded_rest import GuardedRest
 from bmq.server.live_summary import live_summary
 from bmq.server.logs import configure_logs
-from bmq.server.own_health import own_health
 from bmq.server.own_logs import OwnLogs, own_logs
-from bmq.server.rest_pages import Application, RestPages
-from bmq.server.rest_requests import why_no_requests
+from bmq.server.rest_sources import rest_pages, rest_sources
 from bmq.server.scheduling import run_in_batches
 from bmq.server.setting_checks import misspelt_variables
 from bmq.server.settings import Settings, require_usable_addresses, split_address
@@ -138,36 +133,9 @@ async def _serve(settings: Settings, levels: LogLevels, logs: OwnLogs) -> None:
         log_levels=levels,
         trim_memory=trim_memory,
     )
-    index_queries = IndexQueries(settings.index_service)
-    sources = RestSources(
-        lambda: is_ready,
-        lambda: server.image,
-        server.partition_states,
-        REGISTRY,
-        settings.node_id,
-        store=lambda: store,
-        history=lambda: server.history,
-        high_watermark=server.high_watermark,
-        now_ms=SystemClock().now_ms,
-        table_controller=lambda: server.controller,
-        redrives=lambda: None if (roles := server.inspect()) is None else roles.redrives,
-        partitions=lambda: server.manager,
-        groups=lambda: server.explainer,
-        delayed=lambda: server.delayed_records,
-        lanes=lambda: server.lanes,
-        transactions=lambda: server.transactions,
-        create_topics=lambda: server.create_topics,
-        channel_watch=lambda: server.channel_watch,
-        kafka=lambda: server.kafka_requests,
-        health=lambda: own_health(lambda: server, store, logs.errors, SystemClock()),
-        refresh_metrics=lambda: server.refresh_metrics(),
-        access=access,
-        scheme=rest.scheme,
-        index_queries=lambda: index_queries,
-        logs=lambda: logs.recent,
-        why_no_requests=why_no_requests(settings, has_authorizer=access.is_on),
+    pages = rest_pages(
+        rest_sources(server, settings, access, store, SystemClock(), rest.scheme, logs, lambda: is_ready)
     )
-    pages = rest_pages(sources)
     try:
         await rest.start(pages)
         address = await unless_stopped(_start(server, settings), stop)
@@ -210,17 +178,6 @@ def register_all(server: Measured, store: SegmentStore, errors: LoggedErrors) ->
     register_metrics(store, REGISTRY)
     REGISTRY.register(errors)
     REGISTRY.register(BuildInfo())
-
-
-def rest_pages(sources: RestSources) -> RestPages:
-    """The pages, which are built once the server is ready: their imports are slow (see rest_pages.py)."""
-
-    def build() -> Application:
-        from bmq.admin.rest.application import rest_application
-
-        return rest_application(sources)
-
-    return RestPages(build, sources.is_ready, lambda: () if sources.access.is_on else health_reasons(sources))
 
 
 async def unless_stopped(starting: Coroutine[Any, Any, T], stop: asyncio.Future[Any]) -> T | None:

@@ -1,4 +1,4 @@
-"""Whether the REST address carries out Kafka requests for clients that nobody asks who they are."""
+"""Whether the REST address carries out Kafka requests for clients without a login."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bmq.security.listeners import REST, config_of, listeners_of
 from bmq.server.settings import Settings, split_address
 
 NO_LOGIN: Final = (
-    "clients log in at this cluster's listeners, and nobody does at this address: set rest_security.logins (docs/CONFIG.md), "
+    "clients log in at this cluster's listeners, and this address asks for no login: set rest_security.logins (docs/CONFIG.md), "
     "or an authorizer, which decides for User:ANONYMOUS"
 )
 

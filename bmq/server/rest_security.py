@@ -18,7 +18,8 @@ from bmq.admin.rest.authentication import (
     PasswordRefused,
     PasswordUnavailable,
 )
-from bmq.admin.rest.security_settings import RestProtocol
+from bmq.admin.rest.host_names import LOCALHOST, HostCheck
+from bmq.admin.rest.security_settings import ANY_HOST, RestProtocol
 from bmq.log.clock import Clock
 from bmq.metadata.broker_configs import BrokerConfigs
 from bmq.metadata.image import MetadataImage
@@ -34,7 +35,7 @@ from bmq.server.broker_configs import kafka_configs
 from bmq.server.login_threads import LoginThreads, sasl_logins
 from bmq.server.served_certificate import FILES_CHECK_INTERVAL_S, ServedCertificate
 from bmq.server.setting_checks import is_loopback
-from bmq.server.settings import Settings
+from bmq.server.settings import Settings, split_address
 from bmq.server.tls import principal_by, tls_files
 from bmq.server.token_file import TokenFile
 
@@ -68,6 +69,7 @@ class RestSecurity:
         self._settings = settings
         try:
             self._schemes = settings.rest_security.schemes()
+            self._host_names = settings.rest_security.hosts()
             jaas_users = plain_users(settings.kafka[_JAAS]) if _JAAS in settings.kafka else {}
         except ValueError as error:
             raise WrongRestSecurity(f"the REST address: {error}") from None
@@ -99,14 +101,27 @@ class RestSecurity:
         return self._settings.rest_security.protocol.value
 
     def guarded(self, application: Application, refused: Callable[[str, str], None]) -> Application:
-        """The application behind the logins that the settings ask for."""
-        return Authentication(
+        """The application behind the checks of hosts and logins that the settings ask for."""
+        logins = Authentication(
             application,
             passwords=self._passwords,
             tokens=self._tokens if BEARER in self._schemes else None,
             failure_delay_s=self._failure_delay_s,
             refused=refused,
         )
+        return HostCheck(logins, self._known_hosts(), refused) if self._checks_hosts() else logins
+
+    def _checks_hosts(self) -> bool:
+        """On loopback, where neither a certificate nor a login keeps pages of other sites out, or where names are set."""
+        if self._host_names:
+            return ANY_HOST not in self._host_names
+        host = split_address(self._settings.rest)[0]
+        is_only_here = host == LOCALHOST or is_loopback(host)
+        return is_only_here and not self._schemes and self._certificate is None
+
+    def _known_hosts(self) -> frozenset[str]:
+        addresses = (self._settings.rest, self._settings.rest_advertised)
+        return self._host_names | {split_address(address)[0] for address in addresses if address}
 
     def say_what_is_open(self, address: tuple[str, int]) -> None:
         """Warn about each part of the address that is not protected."""

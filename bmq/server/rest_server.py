@@ -21,7 +21,7 @@ from bmq.server.rest_connection import RestConnection, RestRoom
 
 BACKLOG: Final = 512
 HEADER_BYTES_MAX: Final = 64 * 1024
-"""Of a request's headers together; more are answered with 400."""
+"""The longest headers of a request together; longer ones are answered with 400."""
 
 
 class _Server(uvicorn.Server):

@@ -83,9 +83,9 @@ _OTHER_VARIABLES: Final = frozenset(
         "BMQ_REST_USER",
     }
 )
-"""Of the settings' file, and of commands."""
+"""Variables that name the settings' file, and those of commands."""
 _LIKENESS_MIN: Final = 0.75
-"""Of difflib: a letter of five that is another one, or is missing."""
+"""difflib's ratio of two names that differ in one letter of five, or lack it."""
 
 _PORT_MAX: Final = 65_535
 

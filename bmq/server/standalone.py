@@ -239,6 +239,11 @@ class StandaloneServer:
         return None if self._roles is None else self._roles.transactions
 
     @property
+    def redrives(self) -> Redrives | None:
+        """The redrives of this process; None until the metadata is there."""
+        return None if self._roles is None else self._roles.redrives
+
+    @property
     def create_topics(self) -> RequestMethod | None:
         """Answers CreateTopics; None until the metadata is there."""
         return None if self._roles is None else partial(self._roles.controller.handle, ApiKey.CREATE_TOPICS)

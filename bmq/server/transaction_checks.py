@@ -41,7 +41,7 @@ APPEND_S: Final = 5.0
 """How long the checks of one partition of the check topic are written."""
 
 _TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
-"""Of a batch: nothing of it was written, and smaller ones may be."""
+"""Refusals of a batch as too large: nothing of it was written, and smaller batches may be."""
 
 _log = structlog.get_logger("bmq.server")
 

@@ -120,7 +120,7 @@ class Transform(StrEnum):
 
 
 class JsonFraming(StrEnum):
-    """What stands before a JSON value. REGISTRY: a zero byte and four bytes of a schema's id (Confluent's framing)."""
+    """The bytes before a JSON value. REGISTRY: a zero byte and four bytes of a schema's id (Confluent's framing)."""
 
     REGISTRY = "registry"
 
@@ -326,9 +326,9 @@ class TableDefinition(_Part):
     partitioning: Annotated[tuple[Partitioning, ...], Field(max_length=PARTITIONINGS_MAX)] = ()
     avro: AvroFormat | None = None
     protobuf: ProtobufFormat | None = None
-    json_framing: Annotated[
-        JsonFraming | None, Field(description="What stands before a JSON value; left out: nothing")
-    ] = None
+    json_framing: Annotated[JsonFraming | None, Field(description="The bytes before a JSON value; left out: none")] = (
+        None
+    )
     misfits: Misfits = Misfits.DEAD_LETTER
     dead_letter: Annotated[
         DeadLetterName | None, Field(description=f"Table for records that do not fit [NAME{DEAD_LETTER_SUFFIX}]")
@@ -343,7 +343,7 @@ class TableDefinition(_Part):
 
     @property
     def value_fields(self) -> tuple[TableField, ...]:
-        """What is read from a record's value: the fields with whole paths.
+        """The fields that are read from a record's value, with whole paths.
 
         Of an envelope these are the fields of the row afterwards, those of the key before, and the operation.
         """

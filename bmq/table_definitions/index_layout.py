@@ -78,7 +78,7 @@ class IndexLayout(BaseModel):
 
 
 def layout_fault(layout: IndexLayout, types: Mapping[str, str]) -> str | None:
-    """What is wrong with the layout of a table with these columns, as one sentence; None: nothing."""
+    """The fault of the layout for a table with these columns, as one sentence; None: it has none."""
     seen = set[tuple[str, KeyKind]]()
     for key in layout.keys:
         kind = types.get(key.field)

@@ -69,7 +69,7 @@ class RowChanges(BaseModel):
 
 
 def changes_fault(changes: RowChanges, types: Mapping[str, str], value_format: str) -> str | None:
-    """What is wrong with the key of a table with these columns, as one sentence; None: nothing."""
+    """The fault of the key of a table with these columns, as one sentence; None: it has none."""
     for number, name in enumerate(changes.key):
         kind = types.get(name)
         if kind is None:

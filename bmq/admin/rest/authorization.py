@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from bmq.admin.rest.principals import STRANGER, PrincipalOf
 from bmq.admin.rest.problems import problem_response
 from bmq.proxy.access import Access
-from bmq.security.acls import CLUSTER_NAME, OPERATIONS_OF, WILDCARD, Operation, ResourceType
+from bmq.security.acls import CLUSTER_NAME, OPERATIONS_OF, Operation, ResourceType
 
 _STATE: Final = "bmq.rights"
 _FORBIDDEN: Final = 403
@@ -178,6 +178,10 @@ class RestRights:
             self._principal, self._host, self._request, operation, kind, name, is_quiet=True
         )
 
+    def may_every(self, operation: Operation, kind: ResourceType) -> bool:
+        """Whether the operation is allowed with each resource of the kind. Not audited."""
+        return self._access.allows_client_every(self._principal, self._host, operation, kind)
+
 
 def sees_topic(scope: Mapping[str, Any], name: str) -> bool:
     """Whether a listing for this request has the topic; True without an authorizer."""
@@ -212,11 +216,16 @@ def may_create_topic(scope: Mapping[str, Any], name: str) -> bool:
     return rights.has(on_cluster, {}, is_quiet=True) or rights.has(on_topic, {"name": name})
 
 
-def sees_every_transaction(scope: Mapping[str, Any]) -> bool:
-    """Whether the request's client may describe all transactional ids, whatever their names; True without an authorizer."""
+def sees_every_transaction(scope: Mapping[str, Any], topic: str) -> bool:
+    """Whether coordinators tell the request's client of each transaction in the topic: it may describe the topic, and every
+    transactional id. One denial of a single id is enough to hide a live transaction. True without an authorizer.
+    """
     rights: RestRights | None = scope.get(_STATE)
-    every = Right(Operation.DESCRIBE, transactional_id="id")
-    return rights is None or rights.has(every, {"id": WILDCARD}, is_quiet=True)
+    if rights is None:
+        return True
+    return rights.sees(ResourceType.TOPIC, topic) and rights.may_every(
+        Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID
+    )
 
 
 def operations_on(scope: Mapping[str, Any], kind: ResourceType, name: str) -> list[str]:

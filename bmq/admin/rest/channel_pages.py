@@ -70,7 +70,7 @@ def channel_pages(sources: RestSources) -> APIRouter:
         channel: Channel,
         create_topic: Annotated[bool, Query(description="Create the topic if it is missing")] = False,
         partitions: Annotated[
-            int | None, Query(ge=1, le=10_000, description="Of a topic that is created [num.partitions]")
+            int | None, Query(ge=1, le=10_000, description="Partitions of a topic that is created [num.partitions]")
         ] = None,
         if_version: IfVersion = None,
         dry_run: DryRun = False,

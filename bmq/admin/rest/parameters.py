@@ -54,7 +54,7 @@ def _is_number(value: object) -> object:
 NUMBER: Final = BeforeValidator(_is_number)
 """Validates an integer in a body."""
 WholeNumber = Annotated[int, Field(ge=0, le=EXACT_MAX), NUMBER]
-"""Of a body: an offset, a time or an id that is not negative."""
+"""An offset, a time or an id in a body; it is not negative."""
 
 
 def operations_here(sources: RestSources) -> Operations:

@@ -21,7 +21,7 @@ PARTITIONS_MAX: Final = 1_000
 class OpenTransactionLine(BaseModel):
     """`start_offset`: of its first record in the partition. `last_ms`: the time of its last one. `transactional_id`: null where no coordinator
     that may be asked knows it. `is_hanging`: no coordinator knows it, so nobody will end it; null for a client that may not describe
-    every transactional id.
+    the topic and every transactional id.
     """
 
     partition: int
@@ -71,7 +71,7 @@ def partition_transaction_pages(sources: RestSources) -> APIRouter:
         """Open transactions in some partitions of a topic. Idle partitions with records are started for it."""
         topic = topic_of(sources.image(), name)
         numbers = [one.partition for one in topic.partitions]
-        sees_all = sees_every_transaction(request.scope)
+        sees_all = sees_every_transaction(request.scope, name)
         found, problems = await open_producers(user_requests(sources, request), name, numbers[skip : skip + limit])
         return OpenTransactionPage(
             topic=name,
@@ -93,9 +93,11 @@ def partition_transaction_pages(sources: RestSources) -> APIRouter:
     ) -> MarkerView:
         """Write an abort marker for a transaction that hangs in this partition. It cannot be undone."""
         partition_of(topic_of(sources.image(), name), number)
-        if not sees_every_transaction(request.scope):
+        if not sees_every_transaction(request.scope, name):
             raise ProblemError(
-                403, "to tell that a transaction hangs asks for the right to DESCRIBE every transactional id"
+                403,
+                "whether a transaction hangs is known only to a client that may DESCRIBE the topic and every transactional id: "
+                "an id that is denied could have it open",
             )
         requests = user_requests(sources, request)
         found, problems = await open_producers(requests, name, [number])

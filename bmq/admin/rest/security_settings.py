@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from bmq.admin.rest.authentication import SCHEMES
+
+ANY_HOST: Final = "*"
+_HOST_NAME: Final = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*", re.ASCII)
 
 
 class RestProtocol(StrEnum):
@@ -27,6 +32,8 @@ class RestSecuritySettings:
     """`basic`, `bearer` or both after a comma; empty: REST needs no login."""
     tokens_file: str = ""
     """The file of bearer tokens that `bmq token` writes; others may not write it."""
+    host_names: str = ""
+    """Names, after commas, by which REST is asked besides addresses; `*`: any; empty: on loopback `localhost`, else any."""
 
     def schemes(self) -> frozenset[str]:
         """Of `logins`. Raises ValueError with one sentence."""
@@ -34,3 +41,11 @@ class RestSecuritySettings:
         if unknown := sorted(set(names) - set(SCHEMES)):
             raise ValueError(f"rest_security.logins has {unknown[0][:40]!r}, and may have {', '.join(SCHEMES)}")
         return frozenset(names)
+
+    def hosts(self) -> frozenset[str]:
+        """Of `host_names`. Raises ValueError with one sentence."""
+        names = frozenset(part.strip().lower() for part in self.host_names.split(",") if part.strip())
+        for name in sorted(names):
+            if name != ANY_HOST and not _HOST_NAME.fullmatch(name):
+                raise ValueError(f"rest_security.host_names has {name[:40]!r}, and may have names without a port, or *")
+        return names

@@ -48,7 +48,7 @@ class TopicMadeView(BaseModel):
 class PartitionsForm(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    count: Annotated[int, Field(ge=1, le=PARTITIONS_MAX, description="How many there shall be in all"), NUMBER]
+    count: Annotated[int, Field(ge=1, le=PARTITIONS_MAX, description="Partitions of the topic afterwards"), NUMBER]
 
 
 class PartitionOffsets(BaseModel):

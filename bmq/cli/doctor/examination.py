@@ -50,7 +50,7 @@ APPENDS_MAX_S: Final = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What is examined. `rest`: the address that the user gave, empty: the one of the settings. `has_append_probe`: the store
+    """The server to examine. `rest`: the address that the user gave, empty: the one of the settings. `has_append_probe`: the store
     may be written to.
     """
 

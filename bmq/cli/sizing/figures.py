@@ -41,4 +41,4 @@ ALL_FIGURES: Final = (
 )
 
 REPLICATION_MEASURED: Final = 3
-"""Of the loads that ALL_SERVERS was measured with."""
+"""The replication of the loads that ALL_SERVERS was measured with."""

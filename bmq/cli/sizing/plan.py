@@ -32,7 +32,7 @@ SECONDS_OF_HOUR: Final = 3_600
 BITS: Final = 8
 
 BUSY_SHARE_MAX: Final = 0.5
-"""Of a core, a network card or a disk's rate: the other half is for peaks, for takeovers and for catching up."""
+"""The share of a core, a network card or a disk's rate to plan with: the other half is for peaks, takeovers and catching up."""
 DISK_SHARE_MAX: Final = 0.75
 PARTITIONS_OF_PROCESS_MAX: Final = 1_000
 """More of them make a takeover and a start take long (docs/LIMITS.md)."""

@@ -51,7 +51,7 @@ def _ids(owner: str, group: str) -> tuple[int, int]:
     try:
         user_id = pwd.getpwnam(owner).pw_uid if owner else -1
     except KeyError:
-        raise SocketUnusable(f"there is no user {owner}, who was to own the socket") from None
+        raise SocketUnusable(f"the socket is to be owned by {owner}, and there is no such user") from None
     try:
         return user_id, grp.getgrnam(group).gr_gid if group else -1
     except KeyError:

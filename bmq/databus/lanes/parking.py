@@ -26,7 +26,7 @@ RETRY_S: Final = 3.0
 PARKED: Final = "parked"
 REFUSED: Final = "refused"
 REFUSED_BYTES_MAX: Final = 16 << 20
-"""Of the records of one topic that are kept as refused. The oldest files go."""
+"""Refused records of one topic take at most this; beyond it the oldest files are deleted."""
 
 
 class RefusedRecords:

@@ -111,7 +111,7 @@ def frame_bytes_wanted(data: Buffer, offset: int, end: int) -> int | None:
 
 
 def number_of_frame(data: Buffer, offset: int) -> int:
-    """Of a frame that is there."""
+    """The number of the record in the frame at `offset`."""
     number: int = struct.unpack_from(">q", data, offset + FRAME_HEADER_BYTES)[0]
     return number
 

@@ -34,7 +34,7 @@ class SpoolIdentity:
 
     @property
     def first_number(self) -> int:
-        """Of the records that this start accepts."""
+        """The first number of the records that this start accepts."""
         return self.start * NUMBERS_PER_START
 
 

@@ -121,7 +121,7 @@ class SpoolReader:
         return data
 
     def _is_length_wrong(self, segment: Segment, data: bytes, offset: int) -> bool:
-        """Of a frame that is not whole in the chunk: whether it is not whole in the file either."""
+        """Whether a frame that is not whole in the chunk is not whole in the file either."""
         left = segment.size - self._offset - offset
         if left and len(data) - offset < FRAME_HEADER_BYTES:
             return left < FRAME_HEADER_BYTES

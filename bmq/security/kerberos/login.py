@@ -1,4 +1,4 @@
-"""Who we are to Kerberos: a keytab or a ticket cache, and one login to a server by it (GSSAPI in SASL, RFC 4752).
+"""Our Kerberos credentials, a keytab or a ticket cache, and one login to a server by them (GSSAPI in SASL, RFC 4752).
 
 A step may have to ask the KDC, and the library waits for it: `in_kerberos_thread` is for that.
 """

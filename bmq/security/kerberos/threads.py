@@ -64,7 +64,7 @@ class KerberosThreads:
 
 
 class _Service:
-    """What is to be done for one service. `busy`: servers for which a thread works."""
+    """The tasks for one service. `busy`: servers for which a thread works."""
 
     def __init__(self) -> None:
         self.thread_count = 0

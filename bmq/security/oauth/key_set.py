@@ -27,7 +27,7 @@ _FITTING: Final[Mapping[str, frozenset[str]]] = {
 
 
 class WrongKeySet(ValueError):
-    """What was read is no set of keys that tokens can be checked by."""
+    """The text is not a set of keys that tokens can be checked by."""
 
 
 class UnknownKey(Exception):

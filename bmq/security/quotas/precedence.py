@@ -14,7 +14,7 @@ _IS_DEFAULT: Final = None
 
 
 class Sharers(NamedTuple):
-    """Who shares a bucket. Empty: every user, or every client id, that comes under the quota."""
+    """The clients that share a bucket. Empty: every user, or every client id, that comes under the quota."""
 
     user: str
     client_id: str

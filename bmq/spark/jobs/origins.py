@@ -14,7 +14,7 @@ from bmq.spark.jobs.outcome import JobFailed
 from bmq.spark.jobs.positions import Position
 
 MIRROR_PREFIX: Final = "bmq-mirror-"
-"""Of the groups with mirrors' positions, and of their map topics."""
+"""The prefix of the groups with mirrors' positions, and of their map topics."""
 _FIRST_GROUP: Final = ".0"
 """Partition 0's position is in the group of the first wrap-around."""
 

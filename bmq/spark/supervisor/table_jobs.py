@@ -57,7 +57,7 @@ class _Job:
     table: WantedTable
     phase: _Phase
     since_s: float
-    """Of the phase."""
+    """The start of the phase."""
     heard_s: float = 0.0
     said_s: float = 0.0
     due_s: float = 0.0

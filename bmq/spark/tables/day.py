@@ -72,7 +72,7 @@ def is_by_record_time(definition: TableDefinition) -> bool:
 def ranges_to_read(
     offsets: TableOffsets, log_starts: Mapping[int, int], day_starts: Mapping[int, int | None] | None
 ) -> dict[int, tuple[int, int]]:
-    """Of each partition the offsets that may have records of the day and are in the table; without empty ranges.
+    """The offsets of each partition that may have records of the day and are in the table; without empty ranges.
 
     `day_starts`: the first offset whose timestamp is not before the day, None if there is none; without it all of the log is read.
     """

@@ -35,7 +35,7 @@ ATTEMPTS_MAX: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class RebuiltDay:
-    """What was replaced, and by what."""
+    """The rows of a day that were replaced, and the new ones."""
 
     index: str
     day: str

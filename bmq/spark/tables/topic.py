@@ -53,7 +53,7 @@ class Topic:
             admin.close()
 
     def first_offsets(self, since_ms: int | None = None) -> dict[int, int | None]:
-        """Of each partition the first offset, or the first one with a timestamp since then; None: there is none. Raises TableJobError."""
+        """The first offset of each partition, or the first one with a timestamp since then; None: there is none. Raises TableJobError."""
         admin = self._admin()
         try:
             partitions = admin.describeTopics([self.name]).allTopicNames().get().get(self.name).partitions().size()

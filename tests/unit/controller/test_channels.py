@@ -156,14 +156,14 @@ def test_somebody_else_was_quicker() -> None:
     assert decide_put_channel(image, changed, 0, if_version=1).records
     for if_version, sentence in (
         (0, "there is a channel clicks already, and it is another one; alter it, or delete it first"),
-        (2, "channel clicks has version 1, not 2: somebody changed it; look at it, and try again"),
+        (2, "channel clicks has version 1, not 2: it was changed; look at it, and try again"),
     ):
         with pytest.raises(ChannelRefused) as caught:
             decide_put_channel(image, changed, 0, if_version=if_version)
         assert str(caught.value) == sentence
         with pytest.raises(ChannelRefused):
             decide_delete_channel(image, "clicks", if_version=if_version)
-    with pytest.raises(ChannelRefused, match="there is no channel b any more; somebody deleted it"):
+    with pytest.raises(ChannelRefused, match="there is no channel b any more; it was deleted"):
         decide_put_channel(image, orders(name="b"), 0, if_version=1)
     assert decide_put_channel(image, orders(name="b"), 0, if_version=0).response.version == 9
 

@@ -1,4 +1,4 @@
-"""No document and no `--help` has a riddle that a pattern finds, and no table has a cell that is too long to read."""
+"""No document, `--help` or message has a riddle that a pattern finds, and no table has a cell that is too long to read."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.docs.help_texts import help_texts
 from tests.unit.docs.pages import REPOSITORY, documents, name_of, sentences
+from tests.unit.docs.source_texts import messages, packages
 from tests.unit.docs.words import CELL_CHARACTERS_MAX, long_cells, riddles
 
 pytestmark = pytest.mark.unit
@@ -31,6 +32,17 @@ def test_no_help_text_has_a_riddle() -> None:
     texts = list(help_texts())
     assert len(texts) > 300
     assert [(name, *found) for name, text in texts for found in riddles(text)] == []
+
+
+@pytest.mark.parametrize("package", packages(), ids=name_of)
+def test_no_message_has_a_riddle(package: Path) -> None:
+    assert [(place, *found) for place, text in messages(package) for found in riddles(text)] == []
+
+
+def test_messages_are_found() -> None:
+    found = dict(messages(REPOSITORY / "bmq" / "security"))
+    assert any("super.users has X, which is not TYPE:NAME" in text for text in found.values())
+    assert all(" " in text for text in found.values())
 
 
 @pytest.mark.parametrize("page", documents(), ids=name_of)

@@ -129,6 +129,42 @@ def test_any_topic_at_all() -> None:
     assert any_topic(decider(acl(name="ab"), acl(name="b", pattern=PatternType.PREFIXED, permission=Permission.DENY)))
 
 
+ANY = acl(name="*")
+DENIAL = acl(permission=Permission.DENY)
+
+
+@pytest.mark.parametrize(
+    ("acls", "allows", "every"),
+    [
+        ([], False, False),
+        ([], True, True),
+        ([acl()], True, False),
+        ([acl(principal=BOB)], True, False),
+        ([acl(principal=BOB, kind=ResourceType.GROUP)], True, True),
+        ([ANY], False, True),
+        ([acl(name="*", principal="User:*", operation=Operation.ALL)], False, True),
+        ([acl(name="*", host="10.0.0.2")], False, False),
+        ([acl(name="*", pattern=PatternType.PREFIXED)], False, False),
+        ([ANY, DENIAL], False, False),
+        ([ANY, DENIAL._replace(principal="User:*")], False, False),
+        ([ANY, DENIAL._replace(operation=Operation.ALL)], False, False),
+        ([ANY, DENIAL._replace(pattern_type=PatternType.PREFIXED)], False, False),
+        ([ANY, DENIAL._replace(operation=Operation.WRITE)], False, True),
+        ([ANY, DENIAL._replace(host="10.0.0.2")], False, True),
+        ([ANY, DENIAL._replace(principal=BOB)], False, True),
+        ([ANY, DENIAL._replace(resource_type=ResourceType.GROUP)], False, True),
+    ],
+)
+def test_every_topic_whatever_its_name(acls: list[Acl], allows: bool, every: bool) -> None:
+    made = decider(*acls, allows=allows)
+    assert made.allows_every(ALICE, HOST, Operation.READ, ResourceType.TOPIC) is every
+
+
+def test_a_super_user_may_do_it_with_every_topic() -> None:
+    made = decider(DENIAL, super_users=frozenset({ALICE}))
+    assert made.allows_every(ALICE, HOST, Operation.READ, ResourceType.TOPIC)
+
+
 def test_a_hundred_thousand_acls_are_held() -> None:
     made = decider(*(acl(name=f"topic-{number}", principal=f"User:u{number % 1000}") for number in range(100_000)))
     assert may(made, name="topic-77", principal="User:u77") and not may(made, name="topic-77")

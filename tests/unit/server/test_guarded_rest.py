@@ -53,7 +53,14 @@ def write_certificate(directory: Path, authority: trustme.CA = AUTHORITY) -> Non
 class Address:
     """A REST address that runs, and who is there to log in. Its page says who asked."""
 
-    def __init__(self, directory: Path, security: Mapping[str, str], kafka: Mapping[str, str], **limits: int) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        security: Mapping[str, str],
+        kafka: Mapping[str, str],
+        own_address: str = "127.0.0.1:8080",
+        **limits: int,
+    ) -> None:
         write_certificate(directory)
         AUTHORITY.cert_pem.write_to_path(str(directory / "ca.pem"))
         own = {}
@@ -62,7 +69,9 @@ class Address:
                 "listener.name.rest.ssl.keystore.location": str(directory / "node.pem"),
                 "ssl.truststore.location": str(directory / "ca.pem"),
             }
-        settings = Settings(kafka={**own, **kafka}, rest_security=security, proxy=ProxyLimits(**limits))
+        settings = Settings(
+            kafka={**own, **kafka}, rest=own_address, rest_security=security, proxy=ProxyLimits(**limits)
+        )
         self.directory = directory
         self.clock = FakeClock()
         self.image = MetadataImage()
@@ -99,9 +108,13 @@ class Address:
 
 @asynccontextmanager
 async def running(
-    directory: Path, security: Mapping[str, str] | None = None, kafka: Mapping[str, str] | None = None, **limits: int
+    directory: Path,
+    security: Mapping[str, str] | None = None,
+    kafka: Mapping[str, str] | None = None,
+    own_address: str = "127.0.0.1:8080",
+    **limits: int,
 ) -> AsyncIterator[Address]:
-    address = Address(directory, security or {}, kafka or {}, **limits)
+    address = Address(directory, security or {}, kafka or {}, own_address, **limits)
     address.address = address.rest.bind("127.0.0.1", 0)
     await address.rest.start(address.page)
     try:
@@ -289,6 +302,61 @@ async def test_a_body_before_a_login_is_not_read(tmp_path: Path) -> None:
 
 
 ANYWHERE, HERE = "0.0.0.0", "127.0.0.1"
+PROXY: Final = {"host_names": "queue.example.org, other.example.org"}
+
+
+@pytest.mark.parametrize(
+    ("security", "own_address", "host", "status"),
+    [
+        ({}, f"{HERE}:8080", "rebound.example:8080", 421),
+        ({}, f"{HERE}:8080", "127.0.0.1.rebound.example", 421),
+        ({}, f"{HERE}:8080", "x" * 1_000, 421),
+        ({}, "localhost:8080", "rebound.example", 421),
+        ({}, "[::1]:8080", "rebound.example", 421),
+        ({}, f"{HERE}:8080", "localhost:8080", 200),
+        ({}, f"{HERE}:8080", "LOCALHOST.", 200),
+        ({}, f"{HERE}:8080", "127.0.0.1:1", 200),
+        ({}, f"{HERE}:8080", "[::1]:8080", 200),
+        ({}, f"{HERE}:8080", "[::1]", 200),
+        ({}, f"{ANYWHERE}:8080", "queue.example.org", 200),
+        ({"logins": "basic"}, f"{HERE}:8080", "queue.example.org", 401),
+        (HTTPS, f"{HERE}:8080", "queue.example.org", 200),
+        (PROXY, f"{HERE}:8080", "Queue.example.org:443", 200),
+        (PROXY, f"{HERE}:8080", "other.example.org", 200),
+        (PROXY, f"{HERE}:8080", "rebound.example", 421),
+        (PROXY, f"{ANYWHERE}:8080", "rebound.example", 421),
+        ({**PROXY, "logins": "basic"}, f"{HERE}:8080", "rebound.example", 421),
+        ({"host_names": "*"}, f"{HERE}:8080", "queue.example.org", 200),
+    ],
+)
+async def test_a_page_whose_name_resolves_to_this_machine_is_refused(
+    tmp_path: Path, security: Mapping[str, str], own_address: str, host: str, status: int
+) -> None:
+    async with running(tmp_path, security, own_address=own_address) as address:
+        answer = await address.ask(host=host)
+    assert answer.status_code == status
+    if status == 421:
+        assert answer.json()["detail"].startswith(f"this address is not '{host[:100].partition(':')[0]}': ")
+        assert "rest_security.host_names" in answer.json()["detail"]
+
+
+async def test_the_advertised_name_is_a_name_of_the_address(tmp_path: Path) -> None:
+    settings = Settings(rest_advertised="node-1.example.org:80")
+    rest = GuardedRest(settings, MetadataImage, lambda: True, FakeClock())
+    answers: list[Any] = []
+
+    async def answered(message: Any) -> None:
+        answers.append(message)
+
+    async def page(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    guarded = rest._security.guarded(page, lambda host, reason: None)
+    for name in (b"node-1.example.org:80", b"node-2.example.org"):
+        scope = {"type": "http", "method": "GET", "path": "/v1/cluster", "headers": [(b"host", name)]}
+        await guarded(scope, page, answered)  # type: ignore[arg-type]
+    assert [one["status"] for one in answers if "status" in one] == [200, 421]
+    await rest.stop()
 
 
 @pytest.mark.parametrize(
@@ -318,6 +386,7 @@ async def test_what_is_open_is_said_at_the_start(
     ("security", "kafka", "kind", "sentence"),
     [
         ({"logins": "digest"}, {}, rest_security.WrongRestSecurity, "logins has 'digest', and may have basic, bearer"),
+        ({"host_names": "a, b:80"}, {}, rest_security.WrongRestSecurity, "host_names has 'b:80', and may have names"),
         ({"logins": "bearer"}, {}, rest_security.WrongRestSecurity, "needs rest_security.tokens_file"),
         ({"tokens_file": "t"}, {}, rest_security.WrongRestSecurity, "tokens_file protects nothing"),
         ({"logins": "bearer", "tokens_file": "/nowhere"}, {}, BadTokenFile, "/nowhere cannot be read: No such file"),

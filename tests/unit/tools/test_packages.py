@@ -11,12 +11,21 @@ from pathlib import Path
 import pytest
 
 from bmq.server.settings import Settings
+from tools import bare, container_image, debian_package, wheel_package
 from tools.container_image import configuration
 from tools.debian_package import DEPLOY, control_of
 
 pytestmark = pytest.mark.unit
 
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+SCRIPTS = [
+    *(pytest.param(path.read_text(), id=path.name) for path in sorted((DEPLOY / "debian").glob("p*"))),
+    *(pytest.param(path.read_text(), id=path.name) for path in sorted(DEPLOY.rglob("*.sh"))),
+    pytest.param(bare.SERVE, id="bare"),
+    pytest.param(debian_package.DRILL, id="debian_package"),
+    pytest.param(container_image.DRILL, id="container_image"),
+    pytest.param(wheel_package.DRILL, id="wheel_package"),
+]
 
 
 def read_unit(path: Path) -> configparser.ConfigParser:
@@ -38,7 +47,13 @@ def test_a_unit_is_confined(path: Path) -> None:
     assert (service["User"], service["CapabilityBoundingSet"], service["NoNewPrivileges"]) == ("bmq", "", "yes")
     assert service["ProtectSystem"] == "strict"
     assert service["Restart"] == "on-failure"
-    assert int(service["TimeoutStopSec"]) * 1000 > Settings().stop_timeout_ms
+
+
+def test_a_stop_is_given_its_time() -> None:
+    one, node = (read_unit(DEPLOY / "systemd" / f"{name}.service")["Service"] for name in ("bmq", "bmq-node"))
+    settings = Settings()
+    assert int(one["TimeoutStopSec"]) * 1000 > settings.stop_timeout_ms
+    assert int(node["TimeoutStopSec"]) * 1000 > settings.cluster.shutdown_wait_max_ms + settings.stop_timeout_ms
 
 
 def test_only_one_of_both_services_runs() -> None:
@@ -61,6 +76,13 @@ def test_scripts_of_the_package_are_ones_of_the_shell(name: str) -> None:
     shell = shutil.which("dash") or "/bin/sh"
     subprocess.run([shell, "-n", str(DEPLOY / "debian" / name)], check=True, timeout=30)
     assert (DEPLOY / "debian" / name).read_text().startswith("#!/bin/sh\nset -e\n")
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_negated_command_is_no_check_of_a_script(script: str) -> None:
+    """`set -e` goes on after `! command`, whether the command succeeds or fails."""
+    negated = [line for line in script.splitlines() if line.lstrip().startswith("! ")]
+    assert [line for line in negated if " || " not in line and " && " not in line] == []
 
 
 def test_a_package_depends_on_the_python_that_it_was_made_with() -> None:

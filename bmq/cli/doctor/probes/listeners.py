@@ -53,7 +53,7 @@ def listeners(settings: Settings, *, is_node: bool) -> list[Listener]:
 
 
 def certificates(settings: Settings, machine: Machine, *, is_node: bool) -> list[ListenerCertificate]:
-    """Of each listener that speaks TLS."""
+    """The certificate of each listener that speaks TLS."""
     wanted = [
         (one.name, _files_of(settings, one.name, one.security.protocol.is_sasl))
         for one in client_listeners(settings)

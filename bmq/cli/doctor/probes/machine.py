@@ -23,7 +23,7 @@ _MEMORY_LINE: Final = re.compile(r"^(\w+):\s+(\d+) kB$", re.MULTILINE)
 
 
 def open_files_limit(settings: Settings, machine: Machine) -> OpenFilesLimit:
-    """Of the servers that run here, the lowest; without any, of this process."""
+    """The lowest limit of the servers that run here; without any, that of this process."""
     connections_max = settings.proxy.connections_max
     lowest: OpenFilesLimit | None = None
     for pid in own_processes(machine.root):

@@ -41,7 +41,7 @@ def access_findings(listeners: Sequence[Listener]) -> list[Finding]:
             found.append(
                 warning(
                     CHECK,
-                    f"{one.name} at {one.address} asks for a login without TLS: who listens on the network reads it",
+                    f"{one.name} at {one.address} asks for a login without TLS: a listener on the network reads it",
                     "give the listener TLS (docs/SECURITY.md)",
                 )
             )

@@ -291,5 +291,13 @@ async def test_without_every_transactional_id_nothing_is_said_to_hang() -> None:
         ResourceType.TRANSACTIONAL_ID, "*", PatternType.LITERAL, ALICE, "*", Operation.DESCRIBE, Permission.ALLOW
     )
     pages.acls = {**pages.acls, UUID(int=99): every}
+    denied = await pages.ask("POST", "/v1/topics/orders/partitions/0/transactions/abort", form)
+    assert denied.status_code == 403 and "DESCRIBE the topic" in denied.json()["detail"]
+    pages.allow(Operation.READ, "orders")
     answered = await pages.ask("POST", "/v1/topics/orders/partitions/0/transactions/abort", form)
     assert answered.status_code == 503, "these pages have no way to ask for producers"
+    # The coordinator of this id tells the client nothing of its transactions, so a live one would look as if it hung.
+    one = every._replace(resource_name="shop", permission=Permission.DENY)
+    pages.acls = {**pages.acls, UUID(int=98): one}
+    denied = await pages.ask("POST", "/v1/topics/orders/partitions/0/transactions/abort", form)
+    assert denied.status_code == 403 and "every transactional id" in denied.json()["detail"]

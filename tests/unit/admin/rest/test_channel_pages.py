@@ -164,7 +164,7 @@ async def test_a_channel_whose_topic_was_deleted_stays_and_says_so() -> None:
             "json_schema: the value is not valid under any of",
         ),
         ({}, {"partitions": 3}, 422, "partitions counts for a topic that is created, and create_topic is false"),
-        ({}, {"if_version": 4}, 409, "there is no channel clicks any more; somebody deleted it"),
+        ({}, {"if_version": 4}, 409, "there is no channel clicks any more; it was deleted"),
     ],
 )
 async def test_what_is_refused(changed: dict[str, Any], query: dict[str, Any], status: int, sentence: str) -> None:
