@@ -16,8 +16,10 @@ from collections.abc import Callable
 from selectors import DefaultSelector, SelectorKey
 from typing import Final
 
-TURN_S_MAX: Final = 0.005
-"""What the time from one look at the clock to the next counts at most, waits aside."""
+TURN_S_MAX: Final = 0.001
+"""What the time from one look at the clock to the next counts at most, waits aside. A fifth of the shortest pause by which tests
+let work be done that needs some turns: a processor that is taken away again and again does not end the pause before the work.
+"""
 WAIT_S_MAX: Final = 0.02
 """Waits are cut into pieces of this length, so that the process does not stand still for longer unnoticed."""
 

@@ -930,12 +930,13 @@ def test_no_pattern_holds_up_other_requests_for_long() -> None:
 
         counting = asyncio.create_task(count_turns())
         for pattern in ("(.*)*" * 500, "((((a|b)*)*)*)*" * 100, ".*a.{500}c", "(((x{1000}){1000}){1000})"):
-            before, began_s = turns, time.perf_counter()
+            before, began_s = turns, time.process_time()
             answer = await world.ask(
                 ApiKey.LIST_TRANSACTIONS, ListTransactionsRequest(transactional_id_pattern=pattern), 2
             )
             assert answer.error_code in (E.NONE, E.INVALID_REGULAR_EXPRESSION)
-            assert time.perf_counter() - began_s < 5, pattern
+            # Of the processor: one that others take away holds up nobody by the pattern's fault.
+            assert time.process_time() - began_s < 5, pattern
             assert answer.error_code or turns - before > 3
         counting.cancel()
         await world.coordinator.close()

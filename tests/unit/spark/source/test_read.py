@@ -295,14 +295,30 @@ async def test_a_segment_that_was_cut_names_the_place(root: Path) -> None:
         rows_of(wanted, access(root))
 
 
-async def test_a_proxy_that_has_nothing_is_not_waited_for_forever() -> None:
+class QuickTime:
+    """Each look at the clock is a second later, so that waits end without limits that a busy machine meets in requests as well."""
+
+    def __init__(self) -> None:
+        self._now_s = 0.0
+
+    def monotonic(self) -> float:
+        self._now_s += 1
+        return self._now_s
+
+    def sleep(self, seconds: float) -> None:
+        self._now_s += seconds
+
+
+async def test_a_proxy_that_has_nothing_is_not_waited_for_forever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bmq.spark.source.read.time", QuickTime())
     log = FakeLog([bytes(batch_of(0))])
     wanted = part(PartitionSnapshot("orders", str(TOPIC_ID), 0), 0, 9)
     with FakeProxy(log.answers) as proxy, pytest.raises(ClusterAway, match=r"no proxy has offset 3"):
-        rows_of(wanted, access(port=proxy.port, poll_timeout_s=0.1))
+        rows_of(wanted, access(port=proxy.port))
 
 
-async def test_a_topic_that_was_deleted_is_a_loss() -> None:
+async def test_a_topic_that_was_deleted_is_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bmq.spark.source.read.time", QuickTime())
     log = FakeLog([bytes(batch_of(0))])
     wanted = part(PartitionSnapshot("orders", str(TOPIC_ID), 0), 0, 9)
 
@@ -312,7 +328,7 @@ async def test_a_topic_that_was_deleted_is_a_loss() -> None:
         return found
 
     with FakeProxy({**log.answers, ApiKey.FETCH: deleted}) as proxy:
-        how = access(port=proxy.port, poll_timeout_s=0.1)
+        how = access(port=proxy.port)
         with pytest.raises(DataLoss, match=r"orders-0: offsets 0 to 8 were deleted .* no orders-0 any more"):
             rows_of(wanted, how)
         assert rows_of(wanted, replace(how, fail_on_data_loss=False)) == []
