@@ -43,8 +43,9 @@ class Slot:
     def lose(self) -> None:
         """The client has left: nothing can be sent."""
         self.is_done = True
-        if self.when_sent is not None:
-            self.when_sent()
+        sent, self.when_sent = self.when_sent, None
+        if sent is not None:
+            sent()
 
     def __call__(self, buffers: Sequence[Part] | None) -> None:
         if not self.is_done:
