@@ -28,6 +28,7 @@ from bmq.log.index_cache import INDEX_CACHE_BYTES_MAX, IndexCache
 from bmq.log.store import Durability, SegmentStore
 from bmq.log.timers.retry_letters import RetryLetters
 from bmq.log.transactions import TransactionVerifier
+from bmq.tracing.traces import NO_APPENDS, Appends
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,8 @@ class BrokerContext:
     `may_pad`: the root's format allows padding between appends (log/padding.py). `transactions`: verifies transactional
     batches; None: they are refused. `verification_retry`: how often, and for how long, verification is retried.
     `half_checker`: None: half messages are not checked.
-    `retry_letters`: writes dead letters of retry topics; None: their last attempts are refused.
+    `retry_letters`: writes dead letters of retry topics; None: their last attempts are refused. `traced_appends`: of requests that
+    are traced.
     """
 
     store: SegmentStore
@@ -139,6 +141,7 @@ class BrokerContext:
     half_checker: HalfChecker | None = None
     verification_retry: VerificationRetry = USUAL_RETRY
     retry_letters: RetryLetters | None = None
+    traced_appends: Appends = field(default_factory=lambda: NO_APPENDS)
     tail_cache: TailCache = field(init=False)
     budget: AppendBudget = field(init=False)
     indexes: IndexCache = field(init=False)

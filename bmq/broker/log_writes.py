@@ -14,6 +14,7 @@ from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.partition_states import Owning
 from bmq.broker.replica_guard import ReplicaGuard
 from bmq.broker.segment_files import SegmentLifecycle
+from bmq.broker.traced_writes import note_write
 from bmq.log.partition_log import ProducedBatch
 from bmq.log.segment_index import IndexBuilder
 from bmq.log.store import Appended, FencedWriter, StorageFull
@@ -60,6 +61,8 @@ class LogWrites:
         segment.last_append_s = now_s
         answer = segment.writer.append(segment.place(batches))
         self._turns.outstanding += 1
+        if traced := self._partition.context.traced_appends:
+            note_write(traced, batches, segment, answer, now_s)
         written = partial(self._written, segment.roll, batches[-1].end_offset, now_s)
         if answer.done():
             written(answer)

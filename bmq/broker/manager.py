@@ -36,6 +36,7 @@ from bmq.log.timers.retry_letters import RetryLetters
 from bmq.log.transactions import TransactionVerifier
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
+from bmq.tracing.traces import Appends
 
 LISTINGS_MAX: Final = 8
 UPKEEP_PER_TURN_MAX: Final = 500
@@ -137,6 +138,10 @@ class PartitionManager:
     def use_retry_letters(self, letters: RetryLetters) -> None:
         """Take the last attempts of retry topics' records from now on."""
         self.context.retry_letters = letters
+
+    def use_traces(self, appends: Appends) -> None:
+        """Note the writes of traced appends from now on."""
+        self.context.traced_appends = appends
 
     def use_half_checker(self, checker: HalfChecker) -> None:
         """Have undecided half messages checked from now on."""

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
+from bmq.hdfs.ack_watch import AckWatch, NodesAcked
 from bmq.hdfs.block_setup import Stage as Stage
 from bmq.hdfs.block_setup import StreamOpenFailed as StreamOpenFailed
 from bmq.hdfs.block_setup import chain_of, open_failure, write_operation
@@ -81,6 +82,7 @@ class BlockStream:
         "_timer",
         "_timer_due_s",
         "_timer_is_lax",
+        "_watch",
         "acked",
         "failed",
         "failure",
@@ -140,6 +142,7 @@ class BlockStream:
         self._timer_due_s = 0.0
         self._timer_is_lax = True
         self._is_grace_given = False
+        self._watch: AckWatch | None = None
 
     @classmethod
     async def open(  # noqa: PLR0913
@@ -298,6 +301,35 @@ class BlockStream:
             self._end(failure or WriterBroken(f"writing to block {self.located.block.block_id} was given up"))
         elif failure is not None:
             self.failure = failure
+
+    # --- watching acknowledgements
+
+    def watch_acks(self, acked: NodesAcked) -> None:
+        """Call `acked` once for each connection over which all bytes before `position` are acknowledged from now on."""
+        if self._is_over or self.acked >= self.position:
+            return
+        if self._watch is None:
+            self._watch = AckWatch(self)
+            for connection in self._connections:
+                connection.tell(self._watch)
+        silent = [one for one in self._connections if self.position_of(one.acked_seqno) < self.position]
+        self._watch.add(self.position, acked, tuple(silent))
+
+    def end_watch(self) -> None:
+        """Listen to the connections itself again."""
+        self._watch = None
+        for connection in self._connections:
+            connection.tell(self)
+
+    def position_of(self, seqno: int) -> int:
+        """The end of the bytes in the packets up to this one; at least `acked`."""
+        place = seqno - self._first_seqno
+        return self._sent[place].end_position if 0 <= place < len(self._sent) else self.acked
+
+    def nodes_of(self, connection: DataNodeConnection) -> tuple[str, ...]:
+        """`host:port` of the nodes whose acknowledgements come over this connection."""
+        nodes = (connection.node,) if self.is_fanout else self.nodes
+        return tuple([str(node.transfer) for node in nodes])
 
     # --- out
 

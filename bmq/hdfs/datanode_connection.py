@@ -130,6 +130,10 @@ class DataNodeConnection(asyncio.Protocol):
             reason = peers_words(response.message) or f"refused with {name}"
             raise SetupRefused(reason, bad_link=response.first_bad_link)
 
+    def tell(self, listener: Listener) -> None:
+        """Tell this listener from now on."""
+        self._listener = listener
+
     def write(self, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
         transport = self.transport
         if transport is None or transport.is_closing():

@@ -121,6 +121,10 @@ class HdfsWriter:
         # A segment is one block, so a position in the block is one in the file.
         return self._stream.send(buffers, is_sync=self._is_synced_each_time)
 
+    def watch_acks(self, acked: Callable[[tuple[str, ...]], None]) -> None:
+        """Implements AckedByNodes."""
+        self._stream.watch_acks(acked)
+
     async def prove_ownership(self) -> None:
         await self._stream.heartbeat()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
@@ -145,6 +145,17 @@ class SegmentWriter(Protocol):
 
     def abandon(self) -> None:
         """Release local resources and touch nothing in the store, because we are fenced or the process ends."""
+
+
+@runtime_checkable
+class AckedByNodes(Protocol):
+    """A SegmentWriter that hears from each node by itself."""
+
+    def watch_acks(self, acked: Callable[[tuple[str, ...]], None]) -> None:
+        """Call `acked` once for each acknowledgement that covers all appended bytes, with `host:port` of its nodes.
+
+        It is called before the append's result is there. It is not called for nodes that fail before.
+        """
 
 
 class SegmentStore(Protocol):

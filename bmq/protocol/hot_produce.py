@@ -56,6 +56,12 @@ CLIENT_VERSION_TAG: Final = 20_000
 """Our own tagged field of a forwarded request: the version in which the client sent it. That version shows what the
 client supports of transactions, and nodes forward in one version only."""
 _CLIENT_VERSION_HEAD: Final = bytes(2) + b"\1" + unsigned_varint(CLIENT_VERSION_TAG) + b"\1"
+TRACE_TAG: Final = 20_001
+"""Our own tagged field of a forwarded request that is traced: the encoded context of the span that goes on at the owner. It is the
+request's last field. Nodes that do not know it skip it."""
+_TRACE_CONTEXT_BYTES: Final = 25
+_TRACE_HEAD: Final = unsigned_varint(TRACE_TAG) + unsigned_varint(_TRACE_CONTEXT_BYTES)
+_TRACE_SAMPLED: Final = 1
 
 
 class ProducedData(NamedTuple):
@@ -293,6 +299,22 @@ def encode_produce_request(
     name = transactional_id.encode()
     head = unsigned_varint(len(name) + 1) + name + head[1:]
     return head, records, _CLIENT_VERSION_HEAD + bytes((client_version,))
+
+
+def with_trace(body: Sequence[Buffer], context: bytes) -> tuple[Buffer, ...]:
+    """The body of a request of `encode_produce_request` with the context of a span (25 bytes, the last one is 1)."""
+    end = bytes(body[-1])
+    tags_at = len(_PRODUCE_ONE_END) - 1  # behind the sections of the partition and of the topic, which are empty
+    tags = bytes((end[tags_at] + 1,)) + end[tags_at + 1 :] + _TRACE_HEAD + context
+    return *body[:-1], end[:tags_at] + tags
+
+
+def trace_in(frame: Buffer) -> bytes | None:
+    """The context of a span in a forwarded request; None without one. `frame`: the whole request."""
+    if frame[-1] != _TRACE_SAMPLED or len(frame) < _TRACE_CONTEXT_BYTES + len(_TRACE_HEAD):
+        return None
+    at = len(frame) - _TRACE_CONTEXT_BYTES
+    return bytes(frame[at:]) if frame[at - len(_TRACE_HEAD) : at] == _TRACE_HEAD else None
 
 
 def parse_produce_response(frame: Buffer) -> list[ProduceTopicResult]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from bmq.protocol.parts import Part
@@ -24,9 +24,12 @@ class Answered(Protocol):
 
 
 class Slot:
-    """Implements bmq.proxy.reply.Reply: call it with the answer. `request_bytes`: counted in flight until that is sent."""
+    """Implements bmq.proxy.reply.Reply: call it with the answer. `request_bytes`: counted in flight until that is sent.
 
-    __slots__ = ("api_key", "buffers", "connection", "is_done", "request_bytes", "started_s")
+    `when_sent`: called once, when the answer is about to be sent or the client has left; set for requests that are traced.
+    """
+
+    __slots__ = ("api_key", "buffers", "connection", "is_done", "request_bytes", "started_s", "when_sent")
 
     def __init__(self, connection: Answered, api_key: int, request_bytes: int, started_s: float) -> None:
         self.connection = connection
@@ -35,6 +38,14 @@ class Slot:
         self.started_s = started_s
         self.is_done = False
         self.buffers: Sequence[Part] = _NO_ANSWER
+        self.when_sent: Callable[[], None] | None = None
+
+    def lose(self) -> None:
+        """The client has left: nothing can be sent."""
+        self.is_done = True
+        sent, self.when_sent = self.when_sent, None
+        if sent is not None:
+            sent()
 
     def __call__(self, buffers: Sequence[Part] | None) -> None:
         if not self.is_done:

@@ -20,11 +20,7 @@ import structlog
 
 from bmq.aio.loop_turns import LoopTurns
 from bmq.protocol.apis import Api, ApiKey
-from bmq.protocol.codec import (
-    RequestHeader,
-    decode_request,
-    unsupported_api_versions_response,
-)
+from bmq.protocol.codec import RequestHeader, decode_request, unsupported_api_versions_response
 from bmq.protocol.errors import MalformedMessage, UnsupportedVersion
 from bmq.protocol.frames import FrameSplitter, ReceiveBuffer
 from bmq.protocol.parts import MEMORY
@@ -35,7 +31,7 @@ from bmq.proxy.answer_slot import Slot
 from bmq.proxy.answer_writer import AnswerWriter
 from bmq.proxy.authentication import FRAME_BYTES_AT_FIRST_MAX, FRAME_BYTES_MAX, SaslGate
 from bmq.proxy.connected_client import ConnectedClient
-from bmq.proxy.dispatch import EAGER_HANDLERS, HANDLERS, HOT_HANDLERS
+from bmq.proxy.dispatch import EAGER_HANDLERS, HANDLERS, HotHandler
 from bmq.proxy.large_requests import LargeRequests
 from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.listener_socket import ListenerSocket, subject_of
@@ -65,6 +61,7 @@ class Listener(Protocol):
     receive_buffer: ReceiveBuffer
     turns: LoopTurns
     large_requests: LargeRequests
+    hot_handlers: Mapping[ApiKey, HotHandler]
     apis: Mapping[ApiKey, Api]
     served: Mapping[int, tuple[ApiKey, Api]]
     is_ordered: bool
@@ -255,7 +252,7 @@ class Connection(asyncio.BufferedProtocol):
         self._client.close()
         self._frames.clear()
         for slot in (*self._slots, *self._unplaced):
-            slot.is_done = True
+            slot.lose()
         self._slots.clear()
         self._unplaced.clear()
         for task in self._tasks:
@@ -459,7 +456,7 @@ class Connection(asyncio.BufferedProtocol):
             slot((unsupported_api_versions_response(header.correlation_id),))
             return
         context = self._client.context_of(header)
-        hot = HOT_HANDLERS.get(api_key)
+        hot = self._listener.hot_handlers.get(api_key)
         if api_key is ApiKey.FETCH and len(frame) > self._limits.fetch_at_once_bytes_max:
             self._alone = slot
             self.begin(self._answers.fetch_large(header, frame, context, slot), partial(self.release, slot))
@@ -511,6 +508,8 @@ class Connection(asyncio.BufferedProtocol):
         while slots and slots[0].is_done:
             slot = slots.popleft()
             released += slot.request_bytes
+            if slot.when_sent is not None:
+                slot.when_sent()
             if slot.buffers:
                 size = sum(map(len, slot.buffers))
                 out.append(size.to_bytes(4, "big"))
@@ -589,7 +588,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_stopping = True
         self._frames.clear()
         for slot in (*self._slots, *self._unplaced):
-            slot.is_done = True
+            slot.lose()
         for task in self._tasks:
             task.cancel()  # cancel now: some could run before the transport reports the close
         self.abort()

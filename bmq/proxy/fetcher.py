@@ -51,6 +51,9 @@ _ERROR_CODES_FROM: Final = 7
 """The first version of Fetch whose response has an error code for the whole request."""
 
 
+MakeJob = Callable[..., FetchJob]
+
+
 class Fetcher:
     """Implements bmq.proxy.services.FetchHandler. Created on its loop; `close` it before the partitions and the store.
 
@@ -86,6 +89,18 @@ class Fetcher:
         """See FetchHandler."""
         self._begin(decode_request(header, frame), header, context, services, reply)
 
+    def fetch_by(
+        self,
+        make_job: MakeJob,
+        frame: bytearray,
+        header: RequestHeader,
+        context: RequestContext,
+        services: Services,
+        reply: Reply,
+    ) -> None:
+        """Answer a Fetch as `fetch` does, by a job of the caller's. Raises MalformedMessage."""
+        self._begin(decode_request(header, frame), header, context, services, reply, make_job)
+
     async def fetch_in_turns(
         self, frame: bytearray, header: RequestHeader, context: RequestContext, services: Services, reply: Reply
     ) -> None:
@@ -104,7 +119,13 @@ class Fetcher:
         self._begin(request, header, context, services, reply)
 
     def _begin(
-        self, request: Any, header: RequestHeader, context: RequestContext, services: Services, reply: Reply
+        self,
+        request: Any,
+        header: RequestHeader,
+        context: RequestContext,
+        services: Services,
+        reply: Reply,
+        make_job: MakeJob = FetchJob,
     ) -> None:
         if request.isolation_level not in ISOLATION_LEVELS:
             services.stats.note_error(ApiKey.FETCH, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -133,7 +154,7 @@ class Fetcher:
             rights = access.topic_grants(context, Operation.READ, services.controller.image)
         pace = self.paces.of(context, services.controller)
         reader = Reader(near, pace, rights, throttle, lane_filter, is_replica)
-        job = FetchJob(self.shared, services, header, request, scope, reply, reader)
+        job = make_job(self.shared, services, header, request, scope, reply, reader)
         if pace is not None and pace.due_s > self._loop.time():
             self.shared.deadlines.add(job.run, pace.due_s)
         else:

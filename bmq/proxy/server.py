@@ -19,7 +19,7 @@ from bmq.protocol.frames import ReceiveBuffer
 from bmq.proxy import handlers
 from bmq.proxy.connection import Connection
 from bmq.proxy.connections_by_host import ConnectionsByHost
-from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS
+from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS, HotHandler
 from bmq.proxy.handshake_turns import HandshakeTurns
 from bmq.proxy.large_requests import LargeRequests
 from bmq.proxy.limits import ProxyLimits
@@ -30,6 +30,8 @@ from bmq.proxy.services import Services
 from bmq.proxy.stall_watch import StallWatch
 from bmq.proxy.stats import ProxyStats
 from bmq.proxy.tls_acceptor import TlsAcceptor
+from bmq.proxy.traced_requests import traced_handlers
+from bmq.tracing.traces import Traces
 
 log = structlog.get_logger("bmq.proxy")
 
@@ -62,6 +64,7 @@ class KafkaServer:
         trim_memory: Callable[[], object] | None = None,
     ) -> None:
         handlers.load_all()
+        self.hot_handlers: Mapping[ApiKey, HotHandler] = HOT_HANDLERS
         self.apis = apis
         self.served: Mapping[int, tuple[ApiKey, Api]] = {}
         self.is_ordered = is_ordered
@@ -88,6 +91,10 @@ class KafkaServer:
         self._timer: asyncio.TimerHandle | None = None
         self._next_idle_check_s = 0.0
         self._refusals = RefusalLog(self.loop.time)
+
+    def use_traces(self, traces: Traces) -> None:
+        """Trace sampled requests; before it serves."""
+        self.hot_handlers = traced_handlers(traces, is_between_nodes=not self.is_ordered)
 
     async def bind(self, host: str, port: int, listener_socket: ListenerSocket | None = None) -> tuple[str, int]:
         """Take an address for a listener. Returns the address with the real port. Raises OSError."""

@@ -53,6 +53,8 @@ from bmq.protocol.messages.describe_producers_request import DescribeProducersRe
 from bmq.protocol.record_batch import put_leader_epoch
 from bmq.routing.remote_state import RemoteState
 from bmq.routing.settings import RouterSettings
+from bmq.routing.traced_forwards import Answered, traced_forward
+from bmq.tracing.traces import NO_APPENDS, Appends
 
 PRODUCE_PURPOSE: Final = "produce"
 GREATEST_TIMESTAMP: Final = -3
@@ -70,7 +72,8 @@ _NO_ROOM: Final = AppendResult(
 class RemoteLogContext:
     """What all remote logs of a process share. `follow`: called when somebody waits at the end of a log that is not
     followed. `detached`: called when an attached log can no longer take appends. Both may be called repeatedly.
-    `topic_name`: name of a topic id, as far as this node knows; None: the topic was deleted.
+    `topic_name`: name of a topic id, as far as this node knows; None: the topic was deleted. `traced_appends`: of requests that are
+    traced.
     """
 
     links: Links
@@ -78,6 +81,7 @@ class RemoteLogContext:
     follow: Callable[[RemoteLog], None]
     detached: Callable[[RemoteLog], None]
     topic_name: Callable[[UUID], str | None]
+    traced_appends: Appends = field(default_factory=lambda: NO_APPENDS)
     tail_cache: TailCache = field(init=False)
     budget: AppendBudget = field(init=False)
 
@@ -217,7 +221,11 @@ class RemoteLog:
                 transactional_id=claim.transactional_id,
                 client_version=produce_version_of(claim),
             )
-        link.send_frame(ApiKey.PRODUCE, body, partial(self._answered, batch))
+        answered: Answered = partial(self._answered, batch)
+        if (traced := self._context.traced_appends) and (span := traced.get(request)) is not None:
+            link.send_frame(ApiKey.PRODUCE, *traced_forward(span, self.owner, body, answered))
+        else:
+            link.send_frame(ApiKey.PRODUCE, body, answered)
 
     def _answered(self, batch: ProducedBatch, frame: bytearray | None) -> None:
         """The owner's answer to an append; None: the link is lost. Raises MalformedMessage, which loses the append."""

@@ -112,6 +112,9 @@ class NodeServer:
             is_ordered=False,
             stalls=stalls,
         )
+        for listener in (self._proxy, self._internal):
+            if dependencies.hooks.traces is not None and listener is not None:
+                listener.use_traces(dependencies.hooks.traces)
         self._roles: NodeRoles | None = None
         self._is_started = False
         self._stage = Stage.STORE

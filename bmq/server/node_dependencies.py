@@ -26,6 +26,7 @@ from bmq.proxy.stall_watch import StallWatch
 from bmq.proxy.stats import ProxyStats
 from bmq.server.settings import Settings, split_roles
 from bmq.server.transaction_checks import Posts
+from bmq.tracing.traces import Traces
 
 ImageChanged = Callable[[MetadataImage, MetadataImage], None]
 
@@ -41,7 +42,7 @@ class NodeHooks:
     `on_image(old, new)`: the node has acted on a new image. `on_controller_image`: the same for the active controller
     here, before its answers leave. `on_elected`: a controller was made here. `on_controller_started`: it is active.
     `on_controller_ended`: it is no longer here. `cleaning`: None if nothing is to be compacted. `log_config`: of each topic's logs here.
-    `trim_memory`: see KafkaServer. `run_aside`: opens large batches (BatchOpener).
+    `trim_memory`: see KafkaServer. `traces`: samples requests. `run_aside`: opens large batches (BatchOpener).
     `transaction_posts`: in place of posts over the network.
     """
 
@@ -59,6 +60,7 @@ class NodeHooks:
     run_aside: RunAside = asyncio.to_thread
     transaction_posts: Posts | None = None
     trim_memory: Callable[[], object] | None = None
+    traces: Traces | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ from bmq.server.process import (
 )
 from bmq.server.settings import Settings, require_usable_addresses, split_roles
 from bmq.server.stores import open_store
+from bmq.server.tracing import check_tracing, start_tracing
 from bmq.server.workers import run_workers
 
 _STOP_GRACE_S: Final = 1.0
@@ -86,6 +87,7 @@ def _check(settings: Settings) -> None:
         )
     require_usable_addresses(settings, is_node=True)
     InternodeTls(settings)  # raises if it cannot be
+    check_tracing(settings)
 
 
 async def _serve(settings: Settings, supervisor: Connection | None, levels: LogLevels, logs: OwnLogs) -> None:
@@ -100,6 +102,7 @@ async def _serve(settings: Settings, supervisor: Connection | None, levels: LogL
     store = await unless_stopped(open_store(settings, rng), stop)
     if store is None:
         return
+    tracing = start_tracing(settings, rng)
     election = ZooKeeperElection(
         settings.zookeeper,
         node_id=settings.node_id,
@@ -121,6 +124,7 @@ async def _serve(settings: Settings, supervisor: Connection | None, levels: LogL
             on_controller_ended=lambda: node_rest.operations.controller_lost(),
             cleaning=CompactionProcess(settings),
             trim_memory=trim_memory,
+            traces=None if tracing is None else tracing.traces,
         ),
     )
     node_rest = NodeRest(server, settings, store, clock, rng, rest.scheme, logs)
@@ -131,14 +135,10 @@ async def _serve(settings: Settings, supervisor: Connection | None, levels: LogL
             return
         client, internal = addresses
         register_all(server, store, logs.errors)
+        if tracing is not None:
+            tracing.register_metrics(REGISTRY)
         gc.freeze()
-        kafka = "-" if client is None else f"{client[0]}:{client[1]}"
-        sys.stdout.write(
-            f"bmq node ready id={settings.node_id} kafka={kafka} internal={internal[0]}:{internal[1]} "
-            f"rest={rest_address[0]}:{rest_address[1]}\n"
-        )
-        sys.stdout.flush()
-        log.info("server_ready", kafka=kafka, internal=f"{internal[0]}:{internal[1]}")
+        _say_ready(settings.node_id, client, internal, rest_address)
         node_rest.pages.begin()
         watchdog.start() if heartbeat is None else heartbeat.start()
         with live_summary(server) if heartbeat is None else nullcontext():
@@ -152,12 +152,23 @@ async def _serve(settings: Settings, supervisor: Connection | None, levels: LogL
         await rest.stop()
         await node_rest.pages.close()
         await store.close()
+        if tracing is not None:
+            await tracing.close()
         watchdog.close()
         if heartbeat is not None:
             heartbeat.close()
     log.info("server_stopped")
     if server.failed.done():
         server.failed.result()
+
+
+def _say_ready(node_id: int, client: tuple[str, int] | None, internal: tuple[str, int], rest: tuple[str, int]) -> None:
+    kafka = "-" if client is None else f"{client[0]}:{client[1]}"
+    sys.stdout.write(
+        f"bmq node ready id={node_id} kafka={kafka} internal={internal[0]}:{internal[1]} rest={rest[0]}:{rest[1]}\n"
+    )
+    sys.stdout.flush()
+    log.info("server_ready", kafka=kafka, internal=f"{internal[0]}:{internal[1]}")
 
 
 async def _start(server: NodeServer, settings: Settings) -> tuple[tuple[str, int] | None, tuple[str, int]]:

@@ -161,6 +161,9 @@ class NodeRoles:
             rng,
         )
         self.router = Router(settings.node_id, manager, self.links, self._image, random=rng, config=settings.router)
+        if dependencies.hooks.traces is not None:
+            manager.use_traces(dependencies.hooks.traces.appends)
+            self.router.context.traced_appends = dependencies.hooks.traces.appends
         self.peers = PeerWatch(settings.node_id, self.links, self._image, self._unreachable)
         self.remote_controller = RemoteController(
             self.links,

@@ -39,6 +39,7 @@ from bmq.server.setting_checks import misspelt_variables
 from bmq.server.settings import Settings, require_usable_addresses, split_address
 from bmq.server.standalone import StandaloneServer
 from bmq.server.stores import open_store, register_metrics
+from bmq.server.tracing import check_tracing, start_tracing
 
 T = TypeVar("T")
 
@@ -110,6 +111,7 @@ def prepare_process(settings: Settings, logs: OwnLogs | None = None) -> LogLevel
 def run_standalone(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT. Raises BmqError with one sentence when it cannot start, or cannot go on."""
     require_usable_addresses(settings, is_node=False)
+    check_tracing(settings)
     logs = own_logs(settings, SystemClock().now_ms)
     uvloop.run(_serve(settings, prepare_process(settings, logs), logs))
 
@@ -124,6 +126,7 @@ async def _serve(settings: Settings, levels: LogLevels, logs: OwnLogs) -> None:
     store = await unless_stopped(open_store(settings, rng), stop)
     if store is None:
         return
+    tracing = start_tracing(settings, rng)
     server = StandaloneServer(
         settings,
         store,
@@ -132,6 +135,7 @@ async def _serve(settings: Settings, levels: LogLevels, logs: OwnLogs) -> None:
         cleaning=CompactionProcess(settings),
         log_levels=levels,
         trim_memory=trim_memory,
+        traces=None if tracing is None else tracing.traces,
     )
     pages = rest_pages(
         rest_sources(server, settings, access, store, SystemClock(), rest.scheme, logs, lambda: is_ready)
@@ -142,6 +146,8 @@ async def _serve(settings: Settings, levels: LogLevels, logs: OwnLogs) -> None:
         if address is None:
             return
         register_all(server, store, logs.errors)
+        if tracing is not None:
+            tracing.register_metrics(REGISTRY)
         is_ready = True
         gc.freeze()
         sys.stdout.write(f"bmq ready kafka={address[0]}:{address[1]} rest={rest_host}:{rest_port}\n")
@@ -159,6 +165,8 @@ async def _serve(settings: Settings, levels: LogLevels, logs: OwnLogs) -> None:
         await rest.stop()
         await pages.close()
         await store.close()
+        if tracing is not None:
+            await tracing.close()
     log.info("server_stopped")
     if server.replaced.done():
         raise Replaced("another server has taken this one's partitions over; only one may serve a data directory")

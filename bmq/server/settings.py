@@ -46,6 +46,7 @@ from bmq.server.listener_settings import is_secret
 from bmq.server.machine_memory import CACHE_SHARE, cache_bytes, memory_bytes
 from bmq.server.renamed_settings import with_present_names
 from bmq.server.setting_checks import not_advertised, ports_in_conflict, wrong_advertised, wrong_value
+from bmq.server.tracing_settings import TracingSettings
 
 DEFAULT_FILE: Final = Path("bmq.toml")
 FILE_VARIABLE: Final = "BMQ_CONFIG"
@@ -160,6 +161,7 @@ class Settings(BaseSettings):
     fetch: FetchSettings = FetchSettings()
     router: RouterSettings = RouterSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+    tracing: TracingSettings = TracingSettings()
     metrics: MetricsSettings = MetricsSettings()
     half_checks: HalfCheckSettings = HalfCheckSettings()
     broker: BrokerSettings = BrokerSettings()

@@ -101,6 +101,7 @@ from bmq.server.share_roles import PartitionEnds
 from bmq.server.start_retry import StartRetry, is_log_silent, is_store_silent
 from bmq.server.state_topic import StateTopic
 from bmq.server.transaction_checks import LocalDecisions, transaction_checks
+from bmq.tracing.traces import Traces
 
 log = structlog.get_logger("bmq.cli")
 
@@ -140,7 +141,7 @@ class StandaloneRoles:
 class StandaloneServer:
     """`start` takes over all partitions and serves, `stop` releases them. One event loop.
 
-    `cleaning`: None if nothing is compacted. `trim_memory`: see KafkaServer.
+    `cleaning`: None if nothing is compacted. `trim_memory`: see KafkaServer. `traces`: samples clients' requests.
     """
 
     def __init__(
@@ -153,8 +154,10 @@ class StandaloneServer:
         cleaning: LogCleaning | None = None,
         log_levels: LogLevels | None = None,
         trim_memory: Callable[[], object] | None = None,
+        traces: Traces | None = None,
     ) -> None:
         self._settings = settings
+        self._traces = traces
         self._cleaning = cleaning
         self._store = store
         self._clock = clock
@@ -171,6 +174,8 @@ class StandaloneServer:
             stalls=self._stalls,
             trim_memory=trim_memory,
         )
+        if traces is not None:
+            self._proxy.use_traces(traces)
         self._listeners = ClientListeners(self._proxy, settings)
         self._login_threads = LoginThreads()
         self.channel_watch = ChannelWatch()
@@ -383,6 +388,8 @@ class StandaloneServer:
             lambda transactional_id: self._settings.node_id,
             lambda: is_verifying(controller.broker_configs),
         )
+        if self._traces is not None:
+            manager.use_traces(self._traces.appends)
         manager.use_retry_letters(retry_letters)
         manager.use_transactions(verifier, verification_retry(controller.broker_configs))
         groups.use_transactions(verifier)

@@ -39,6 +39,7 @@ from bmq.log.store import SegmentStore, StoreError
 from bmq.rest_client.login import RestLogin
 from bmq.server.setting_checks import is_any_address, misspelt_variables
 from bmq.server.settings import BadSettings, Settings, require_usable_addresses
+from bmq.server.tracing import check_tracing
 
 SETTINGS: Final = "settings"
 QUICK_MAX_S: Final = 5.0
@@ -156,6 +157,7 @@ class Examination:
         found = []
         try:
             require_usable_addresses(self._settings, is_node=self._subject.is_node)
+            check_tracing(self._settings)
         except BadSettings as wrong:
             found.append(
                 error(SETTINGS, str(wrong), "correct it; `bmq config show` prints where each value comes from")

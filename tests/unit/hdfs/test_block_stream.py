@@ -80,6 +80,54 @@ async def broken(stream: BlockStream) -> WriterBroken:
     return stream.failure
 
 
+# --- acknowledgements of each DataNode
+
+
+@pytest.mark.parametrize("is_fanout", [True, False])
+async def test_a_watch_hears_of_each_node_that_has_all_bytes(nodes: list[ScriptedDataNode], is_fanout: bool) -> None:
+    for node in nodes:
+        node.is_holding = True
+    heard: list[tuple[str, ...]] = []
+    async with streaming(nodes, is_fanout=is_fanout) as (stream, writings):
+        before = stream.send([b"before"])
+        answer = stream.send([b"watched"])
+        stream.watch_acks(heard.append)
+        places = [str(node.place.transfer) for node in nodes]
+        for number, writing in enumerate(writings):
+            await writing.until(lambda one: bool(one.data == b"beforewatched"))
+            assert len(heard) == number
+            writing.release()
+            await until(lambda: len(heard) > number)  # noqa: B023
+        assert heard == ([(place,) for place in places] if is_fanout else [tuple(places)])
+        assert (await before, await answer) == (6, 13)
+        after = stream.send([b"after"])
+        for writing in writings:
+            await writing.until(lambda one: bool(one.data == b"beforewatchedafter"))
+            writing.release()
+        assert await after == 18
+        assert len(heard) == len(writings)
+        stream.watch_acks(heard.append)  # nothing is on its way
+        assert len(heard) == len(writings)
+
+
+async def test_a_watch_does_not_hide_a_node_that_fails(nodes: list[ScriptedDataNode]) -> None:
+    for node in nodes:
+        node.is_holding = True
+    heard: list[tuple[str, ...]] = []
+    async with streaming(nodes) as (stream, writings):
+        answer = stream.send([b"bytes"])
+        stream.watch_acks(heard.append)
+        for writing in writings:
+            await writing.until(lambda one: bool(one.held))
+        writings[0].release()
+        await until(lambda: bool(heard))
+        writings[1].acknowledge(writings[1].held[0], [TransferStatus.ERROR])
+        await broken(stream)
+        with suppress(WriterBroken):
+            await answer
+        assert heard == [(str(nodes[0].place.transfer),)]
+
+
 # --- writing
 
 

@@ -38,6 +38,7 @@ from bmq.proxy.server import KafkaServer
 from bmq.proxy.stats import ProxyStats
 from bmq.routing.router import Router
 from bmq.routing.settings import RouterSettings
+from bmq.tracing.traces import Traces
 from tests.fakes.clock import FakeClock
 from tests.fakes.store import FakeStore
 from tests.simulation.loop import VirtualTimeLoop
@@ -105,6 +106,9 @@ class OwnerNode:
             known=None,  # type: ignore[arg-type]
         )
         self.server = KafkaServer(BETWEEN_NODES, self.stats, apis=INTERNAL_APIS, is_ordered=False)
+        if cluster.traces is not None:
+            self.manager.use_traces(cluster.traces.appends)
+            self.server.use_traces(cluster.traces)
         await self.server.bind(self.name, PORT)
         await self.server.serve(self.services)
 
@@ -141,6 +145,7 @@ class Cluster:
         self.nodes: dict[int, OwnerNode] = {}
         self.past: list[OwnerNode] = []  # a dead process's tasks must not be collected as garbage
         self.proxy = Process(self.loop, "node-1")
+        self.traces: Traces | None = None  # of the owners
         self.links: Links
         self.router: Router
         partitions = tuple(PartitionImage(number, 2, 1, (2, 3), (2, 3)) for number in range(partition_count))

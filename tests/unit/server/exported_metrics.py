@@ -20,6 +20,7 @@ from bmq.routing.metrics import RouterCollector, RouterCounts
 from bmq.server.build_info import BuildInfo
 from bmq.server.settings import load_settings
 from bmq.server.standalone import StandaloneServer
+from bmq.server.trace_stats import TraceStats
 from tests.fakes.store import FakeStore
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.loop import VirtualTimeLoop
@@ -44,6 +45,7 @@ def exported_families() -> list[Metric]:
         registry.register(ActiveControllerMetrics(lambda: None))
         registry.register(LoggedErrors(lambda: 0))
         registry.register(BuildInfo())
+        registry.register(TraceStats())
         found = list(registry.collect())
         await server.stop()
         return found

@@ -19,6 +19,7 @@ NOT_NEEDED = (
     ("httpx", "only `bmq cluster` asks others"),
     ("confluent_kafka", "only commands that are clients of a cluster need it"),
     ("sqlglot", "only the filters of views are parsed"),
+    ("opentelemetry", "only a server with `tracing.endpoint` traces"),
     ("kazoo", "a server of one process needs no election"),
     ("rich.live", "there may be no terminal"),
     ("bmq.dev", "a Hadoop cluster is for development"),
