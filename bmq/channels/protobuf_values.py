@@ -59,8 +59,9 @@ def _unknown(root: Any) -> str | None:
     waiting = [root]
     while waiting:
         message = waiting.pop()
-        for unknown in UnknownFieldSet(message):
-            return f"the value has a field {unknown.field_number} that {message.DESCRIPTOR.full_name} does not have"
+        unknown = UnknownFieldSet(message)
+        if len(unknown):
+            return f"the value has a field {unknown[0].field_number} that {message.DESCRIPTOR.full_name} does not have"
         for field, content in message.ListFields():
             if field.message_type is None:
                 continue

@@ -61,6 +61,11 @@ def protobuf_versions(
 
     Raises InvalidDefinition.
     """
+    count = len({*known, *(str(each.schema_id) for each in versions)})
+    if count > WRITER_SCHEMAS_MAX:
+        raise InvalidDefinition(
+            f"subject {subject} has {count} versions, a table knows {WRITER_SCHEMAS_MAX}; name the oldest one to take"
+        )
     schemas: dict[int, ProtobufSchema] = {}
     indexes: dict[str, tuple[int, ...]] = dict(known)
     newest = b""
@@ -77,10 +82,6 @@ def protobuf_versions(
                 leaves = protobuf_leaves(schemas[each.version])
         except SchemaRefused as error:
             raise InvalidDefinition(f"subject {subject}, version {each.version}: {error}") from None
-    if len(indexes) > WRITER_SCHEMAS_MAX:
-        raise InvalidDefinition(
-            f"subject {subject} has {len(indexes)} versions, a table knows {WRITER_SCHEMAS_MAX}; name the oldest one to take"
-        )
     form = {
         "message": name,
         "descriptor_set": base64.b64encode(newest).decode(),

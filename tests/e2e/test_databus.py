@@ -289,7 +289,7 @@ def test_records_by_grpc_land_once_after_a_kill(node: BmqServer, tmp_path: Path)
             assert unary(request(CHANNEL, b"a", b"b"), timeout=wait_s).accepted == 2
             with pytest.raises(grpc.RpcError) as refused:
                 unary(request("none", b"x"), timeout=wait_s)
-            assert refused.value.code() is grpc.StatusCode.NOT_FOUND  # type: ignore[attr-defined]
+            assert refused.value.code() is grpc.StatusCode.NOT_FOUND
             sent = [request(CHANNEL, b"s%d" % number) for number in range(200)]
             stream = door.stream_stream(f"{service}ProduceStream", write, read)
             answers = [answer.accepted for answer in stream(iter(sent), timeout=wait_s)]

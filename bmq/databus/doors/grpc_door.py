@@ -12,7 +12,7 @@ import contextlib
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import grpc
 
@@ -132,8 +132,10 @@ class GrpcDoor:
         try:
             while (request := await self._read(context, idle_s, "a whole request")) is not None:
                 offered = self._offered(request)
-                is_taken = isinstance(offered, GatheredAnswers)
-                await waiting.put(offered if is_taken else refused(offered, len(request.records)))
+                if isinstance(offered, Refusal):
+                    await waiting.put(refused(offered, len(request.records)))
+                else:
+                    await waiting.put(offered)
         except _Late as late:
             last = late
         except grpc.aio.UsageError:  # the call has ended
@@ -206,12 +208,13 @@ async def _response_of(one: databus_pb2.ProduceResponse | GatheredAnswers | _Lat
     return accepted(one.numbers, one.sampled_out) if refusal is None else refused(refusal, len(one.answers))
 
 
-async def _abort(context: Any, refusal: Refusal) -> None:
+async def _abort(context: Any, refusal: Refusal) -> NoReturn:
     """Raises what ends the call."""
     trailing = [("databus-code", databus_pb2.Code.Name(refusal.code.value).removeprefix("CODE_"))]
     if refusal.code is Code.RETRY:
         trailing.append((PUSHBACK, str(refusal.retry_after_ms)))
     await context.abort(grpc.StatusCode[status_of(refusal)], refusal.sentence, trailing_metadata=tuple(trailing))
+    raise AssertionError("the call goes on after its end")
 
 
 def _options(settings: AgentSettings) -> list[tuple[str, Any]]:

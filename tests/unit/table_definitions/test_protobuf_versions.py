@@ -179,6 +179,13 @@ def test_what_cannot_be_a_table_is_one_sentence(given: RegisteredVersion, messag
     assert sentence in refusal(given, message=message)
 
 
+def test_versions_are_bounded() -> None:
+    one = with_fields(field("id", 1, INT32))
+    assert refusal(*(version(number, one, {}) for number in range(1, 102))) == (
+        "subject s has 101 versions, a table knows 100; name the oldest one to take"
+    )
+
+
 def test_a_message_is_for_protobuf_alone() -> None:
     other = RegisteredVersion(1, 1, "JSON", '{"type": "object", "properties": {"a": {"type": "string"}}}')
     with pytest.raises(InvalidDefinition, match="has no Protobuf schemas"):

@@ -87,12 +87,13 @@ def test_a_schema_that_cannot_be_used_is_a_sentence(path: Path, tmp_path: Path) 
 def test_options_that_do_not_belong_together(path: Path) -> None:
     codec = schema_codec(ValueFormat.PROTOBUF_ID, path, "shop.Order", 5, "--value", is_written=True)
     assert codec.encode({}) == b"\0\0\0\0\5\0"
-    for arguments, sentence in (
-        ((ValueFormat.PROTOBUF, None, "shop.Order", None), "names the schema's file"),
-        ((ValueFormat.PROTOBUF, path, "", None), "names the message in the schema"),
-        ((ValueFormat.AVRO, path, "shop.Order", None), "is for Protobuf"),
-        ((ValueFormat.TEXT, path, "", None), "is for the formats avro and avro-id, protobuf and protobuf-id"),
-        ((ValueFormat.PROTOBUF, path, "shop.Order", 5), "wanted for the formats avro-id and protobuf-id"),
-    ):
+    cases: list[tuple[ValueFormat, Path | None, str, int | None, str]] = [
+        (ValueFormat.PROTOBUF, None, "shop.Order", None, "names the schema's file"),
+        (ValueFormat.PROTOBUF, path, "", None, "names the message in the schema"),
+        (ValueFormat.AVRO, path, "shop.Order", None, "is for Protobuf"),
+        (ValueFormat.TEXT, path, "", None, "is for the formats avro and avro-id, protobuf and protobuf-id"),
+        (ValueFormat.PROTOBUF, path, "shop.Order", 5, "wanted for the formats avro-id and protobuf-id"),
+    ]
+    for value_format, schema, message, schema_id, sentence in cases:
         with pytest.raises(typer.BadParameter, match=sentence):
-            schema_codec(*arguments, "--value")  # type: ignore[arg-type]
+            schema_codec(value_format, schema, message, schema_id, "--value")
