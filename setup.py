@@ -19,7 +19,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
-PROTO_DIRECTORIES = (ROOT / "bmq" / "hdfs" / "proto", ROOT / "bmq" / "gateway" / "v1")
+PROTO_DIRECTORIES = tuple(ROOT / "bmq" / name for name in ("hdfs/proto", "gateway/v1", "databus/v1"))
 KERNEL_DIRECTORY = ROOT / "bmq" / "records" / "native"
 KERNEL = KERNEL_DIRECTORY / "libbmqkernel.so"
 KERNEL_CHECKSUM = KERNEL_DIRECTORY / "libbmqkernel.so.sha256"

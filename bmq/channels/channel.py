@@ -6,6 +6,7 @@ sentence. docs/DATABUS.md describes the form for users.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -17,12 +18,14 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    SerializerFunctionWrapHandler,
     StrictBool,
     StrictFloat,
     StrictInt,
     StringConstraints,
     ValidationError,
     field_validator,
+    model_serializer,
     model_validator,
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
@@ -82,11 +85,15 @@ class Acks(StrEnum):
 
 
 class SchemaCheck(StrEnum):
-    """What a value must be. JSON: a JSON text. JSON_SCHEMA: one that is valid by the channel's `json_schema`."""
+    """What a value must be. JSON: a JSON text. JSON_SCHEMA: one that is valid by the channel's `json_schema`.
+
+    PROTOBUF: a message of the channel's `protobuf`, without fields that its schema does not know.
+    """
 
     NONE = "none"
     JSON = "json"
     JSON_SCHEMA = "json_schema"
+    PROTOBUF = "protobuf"
 
 
 class SpoolFull(StrEnum):
@@ -128,6 +135,7 @@ _CHANNEL_WORDS: Final = (
     "letters, digits, dots, underscores and hyphens, at most 100, beginning with a letter or a digit"
 )
 _TOPIC: Final = r"[a-zA-Z0-9._-]{1,249}"
+_MESSAGE: Final = r"[A-Za-z_][A-Za-z0-9_]{0,127}(\.[A-Za-z_][A-Za-z0-9_]{0,127}){0,31}"
 _TOPIC_WORDS: Final = "letters, digits, dots, underscores and hyphens, at most 249"
 
 # The Field comes before the check: after it, the pattern would be missing in the JSON schema.
@@ -183,6 +191,22 @@ class KeyRule(_Part):
         return self
 
 
+class ProtobufMessage(_Part):
+    """`message`: its full name. `descriptor_set`: Base64 of what `protoc --include_imports --descriptor_set_out` writes."""
+
+    message: Annotated[str, Field(pattern=f"^{_MESSAGE}$"), _form(_MESSAGE, "a message's full name is PACKAGE.MESSAGE")]
+    descriptor_set: SchemaText
+
+    @field_validator("descriptor_set")
+    @classmethod
+    def _is_base64(cls, text: str) -> str:
+        try:
+            base64.b64decode(text, validate=True)
+        except ValueError:
+            raise _refusal("it is not Base64") from None
+        return text
+
+
 class Channel(_Part):
     """How an agent treats the records of one channel. Equal channels have equal JSON.
 
@@ -205,6 +229,9 @@ class Channel(_Part):
     max_record_bytes: Annotated[StrictInt, Field(ge=1, le=RECORD_BYTES_MAX)] = 1_000_000
     schema_check: SchemaCheck = SchemaCheck.NONE
     json_schema: Annotated[SchemaText | None, Field(description="The text of a JSON Schema")] = None
+    protobuf: Annotated[ProtobufMessage | None, Field(description="The message that values are, with its schema")] = (
+        None
+    )
     spool_full: SpoolFull = SpoolFull.REFUSE
     enabled: StrictBool = True
     description: Annotated[str, StringConstraints(max_length=1_024)] = ""
@@ -249,7 +276,19 @@ class Channel(_Part):
             raise _refusal("schema_check is json_schema, so json_schema must be given")
         if self.schema_check is not SchemaCheck.JSON_SCHEMA and self.json_schema is not None:
             raise _refusal("json_schema is given, but schema_check is not json_schema")
+        if self.schema_check is SchemaCheck.PROTOBUF and self.protobuf is None:
+            raise _refusal("schema_check is protobuf, so protobuf must be given")
+        if self.schema_check is not SchemaCheck.PROTOBUF and self.protobuf is not None:
+            raise _refusal("protobuf is given, but schema_check is not protobuf")
         return self
+
+    @model_serializer(mode="wrap")
+    def _form(self, whole: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Earlier releases refuse a key that they do not know.
+        form: dict[str, Any] = whole(self)
+        if form.get("protobuf") is None:
+            form.pop("protobuf", None)
+        return form
 
 
 def parse_channel(given: Mapping[str, object]) -> Channel:
@@ -261,7 +300,7 @@ def parse_channel(given: Mapping[str, object]) -> Channel:
 
 
 def channel_to_json(channel: Channel) -> dict[str, Any]:
-    """Every key, in the order of Channel, as values that `json.dumps` writes."""
+    """Every key, in the order of Channel, as values that `json.dumps` writes; `protobuf` only where it is given."""
     return channel.model_dump(mode="json")
 
 

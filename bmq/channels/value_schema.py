@@ -1,4 +1,4 @@
-"""JSON Schemas of channels: compiled by jsonschema-rs, which is imported with the first one. Decisions only.
+"""Checks of channels' values. JSON Schemas are compiled by jsonschema-rs, which is imported with the first one. Decisions only.
 
 A schema cannot make its reader fetch anything: references lead into the schema itself, and to the drafts' meta-schemas.
 Its regular expressions are matched in linear time. Sentences never contain values of records.
@@ -7,12 +7,15 @@ Its regular expressions are matched in linear time. Sentences never contain valu
 from __future__ import annotations
 
 import json
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from bmq.channels.channel import Channel, InvalidChannel, SchemaCheck
+from bmq.channels.channel import Channel, InvalidChannel, ProtobufMessage, SchemaCheck
 from bmq.extras import install_command
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
+
+if TYPE_CHECKING:
+    from bmq.channels.protobuf_values import MessageCheck
 
 EXTRA: Final = "databus"
 _PLACE_CHARACTERS_MAX: Final = 100
@@ -34,11 +37,14 @@ class ValueCheck:
 
     def __init__(self, channel: Channel) -> None:
         """Raises InvalidChannel for a schema that is none, SchemaCheckMissing."""
-        self._is_json = channel.schema_check is not SchemaCheck.NONE
+        self._is_json = channel.schema_check in (SchemaCheck.JSON, SchemaCheck.JSON_SCHEMA)
+        self._message = None if channel.protobuf is None else _message_check(channel.protobuf)
         self._validator = None if channel.json_schema is None else _compiled(channel.json_schema)
 
     def problem_of(self, value: bytes | None) -> str | None:
         """Why a channel does not take this value, in one sentence; None: it does. Null is no JSON."""
+        if self._message is not None:
+            return self._message.problem_of(value)
         if not self._is_json:
             return None
         if value is None:
@@ -56,6 +62,14 @@ class ValueCheck:
         except ValueError as error:
             return f"by the channel's schema, {_sentence(error)}"
         return None
+
+
+def _message_check(schema: ProtobufMessage) -> MessageCheck:
+    """Raises InvalidChannel."""
+    # Imported late: only channels with such a schema need it.
+    from bmq.channels.protobuf_values import MessageCheck
+
+    return MessageCheck(schema)
 
 
 def _compiled(text: str) -> _Validator:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import sys
 from collections.abc import Iterator
@@ -66,6 +67,17 @@ SchemaFile = Annotated[
     Path | None,
     typer.Option("--json-schema", metavar="FILE", help="A JSON Schema of values; sets --schema-check json_schema"),
 ]
+ProtobufFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--protobuf",
+        metavar="FILE",
+        help="protoc's descriptor set; with --protobuf-message it sets --schema-check protobuf",
+    ),
+]
+MessageOption = Annotated[
+    str | None, typer.Option("--protobuf-message", metavar="NAME", help="Full name of the message that values are")
+]
 Spool = Annotated[
     SpoolFull | None, typer.Option("--spool-full", help="The answer of an agent whose spool is full [refuse]")
 ]
@@ -94,6 +106,8 @@ def create(
     max_record_bytes: RecordBytes = None,
     schema_check: Check = None,
     json_schema: SchemaFile = None,
+    protobuf: ProtobufFile = None,
+    protobuf_message: MessageOption = None,
     spool_full: Spool = None,
     enabled: Enabled = None,
     description: Description = None,
@@ -129,6 +143,8 @@ def alter(
     max_record_bytes: RecordBytes = None,
     schema_check: Check = None,
     json_schema: SchemaFile = None,
+    protobuf: ProtobufFile = None,
+    protobuf_message: MessageOption = None,
     spool_full: Spool = None,
     enabled: Enabled = None,
     description: Description = None,
@@ -149,6 +165,9 @@ def alter(
         known = client.get(path)
         if given.get("schema_check", SchemaCheck.JSON_SCHEMA.value) != SchemaCheck.JSON_SCHEMA.value:
             given["json_schema"] = None
+        is_other = given.get("schema_check", SchemaCheck.PROTOBUF.value) != SchemaCheck.PROTOBUF.value
+        if is_other and "protobuf" in known["channel"]:  # earlier releases refuse a key that they do not know
+            given["protobuf"] = None
         body = {**known["channel"], **given}
         _change(client, "PUT", path, body, {"if_version": known["version"], **query}, is_dry_run, is_sure, as_json)
 
@@ -257,6 +276,14 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
             raise InvalidChannel("--json-schema is given, but --schema-check is another one; leave one of them out")
         given["schema_check"] = SchemaCheck.JSON_SCHEMA.value
         given["json_schema"] = _schema(options["json_schema"])
+    if options["protobuf"] is not None or options["protobuf_message"] is not None:
+        if options["protobuf"] is None or options["protobuf_message"] is None:
+            raise InvalidChannel("--protobuf and --protobuf-message are given together")
+        if given.get("schema_check", SchemaCheck.PROTOBUF.value) != SchemaCheck.PROTOBUF.value:
+            raise InvalidChannel("--protobuf is given, but --schema-check is another one; leave one of them out")
+        given["schema_check"] = SchemaCheck.PROTOBUF.value
+        data = base64.b64encode(_content(options["protobuf"])).decode()
+        given["protobuf"] = {"message": options["protobuf_message"], "descriptor_set": data}
     return given
 
 
@@ -274,15 +301,20 @@ def _key_rule(text: str) -> dict[str, str]:
 
 def _schema(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            data = file.read(SCHEMA_BYTES_MAX + 1)
-        if len(data) > SCHEMA_BYTES_MAX:
-            raise InvalidChannel(f"{path} has more than {SCHEMA_BYTES_MAX} bytes")
-        return data.decode()
-    except OSError as error:
-        raise InvalidChannel(f"cannot read {path}: {error.strerror or error}") from None
+        return _content(path).decode()
     except UnicodeDecodeError:
         raise InvalidChannel(f"{path} is no text in UTF-8") from None
+
+
+def _content(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(SCHEMA_BYTES_MAX + 1)
+    except OSError as error:
+        raise InvalidChannel(f"cannot read {path}: {error.strerror or error}") from None
+    if len(data) > SCHEMA_BYTES_MAX:
+        raise InvalidChannel(f"{path} has more than {SCHEMA_BYTES_MAX} bytes")
+    return data
 
 
 # -- Asking --------------------------------------------------------------------------------------------------------
@@ -353,4 +385,6 @@ def _value_text(label: str, value: Any) -> str:
         return key_text(value)
     if label == "json_schema":
         return f"{len(value)} characters; --schema shows them"
+    if label == "protobuf":
+        return f"{value['message']}, with its descriptor set"
     return _yes_or_no(value) if isinstance(value, bool) else str(value)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bmq.databus.settings import AgentSettings
 
 EXTRA: Final = "databus"
+GRPC_EXTRA: Final = "databus-grpc"
 _FAULT: Final = 70
 """EX_SOFTWARE of sysexits.h."""
 
@@ -45,6 +46,9 @@ def run(
     http: Annotated[
         str | None, typer.Option("--http", metavar="ADDRESS", help="HOST:PORT or unix:PATH of the HTTP door")
     ] = None,
+    grpc: Annotated[
+        str | None, typer.Option("--grpc", metavar="ADDRESS", help="HOST:PORT or unix:PATH of the gRPC door [none]")
+    ] = None,
 ) -> None:
     """Run the agent of this host: it takes records from applications, keeps them on disk and produces each of them once."""
     from bmq.databus.settings import load_settings
@@ -57,6 +61,7 @@ def run(
         "spool_dir": None if spool is None else str(spool),
         "socket": None if socket is None else str(socket),
         "http": http,
+        "grpc": grpc,
     }
     settings = load_settings(config, os.environ, options)
     threshold = {"debug": 10, "info": 20, "warning": 30, "error": 40}[settings.log_level]
@@ -65,9 +70,14 @@ def run(
         import uvloop
 
         from bmq.databus.agent import Agent
+
+        if settings.grpc:
+            import grpc as _  # noqa: F401 whether it is there
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == "bmq":
             raise
+        if error.name == "grpc":
+            raise MissingLibrary(f"the gRPC door needs grpcio: {install_command(GRPC_EXTRA)}") from error
         raise MissingLibrary(f"the agent needs {error.name.replace('_', '-')}: {install_command(EXTRA)}") from error
     threading.excepthook = _end
     is_empty = uvloop.run(_run(Agent, settings))
@@ -100,9 +110,10 @@ async def _run(agent_class: type[Agent], settings: AgentSettings) -> bool:
         loop.add_signal_handler(number, stopped.set)
     agent = agent_class(settings)
     await agent.start()
-    sys.stdout.write(
-        f"bmq databus ready agent={settings.agent_id} socket={settings.socket or '-'} http={agent.http_address or settings.http or '-'}\n"
-    )
+    doors = f"socket={settings.socket or '-'} http={agent.http_address or settings.http or '-'}"
+    if settings.grpc:
+        doors += f" grpc={agent.grpc_address}"
+    sys.stdout.write(f"bmq databus ready agent={settings.agent_id} {doors}\n")
     sys.stdout.flush()
     await stopped.wait()
     return await agent.stop()

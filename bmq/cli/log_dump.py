@@ -148,7 +148,9 @@ def dump(
     if len(asked) > 1:
         raise typer.BadParameter("one of --records, --manifest, --indexes and --snapshot")
     if not {key_format, value_format} <= PLAIN_CODECS.keys():
-        raise typer.BadParameter("Avro values are shown by `bmq topic consume`", param_hint="--value-format")
+        raise typer.BadParameter(
+            "Avro and Protobuf values are shown by `bmq topic consume`", param_hint="--value-format"
+        )
     given = {name: value for name, value in (("data", data), ("store", store)) if value is not None}
     settings = load_settings(given, config).settings
     configure_logs("error", settings.log_format)  # what is wrong is said here

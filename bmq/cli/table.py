@@ -251,7 +251,8 @@ def _format_text(definition: Any) -> str:
             ids = ", ".join(sorted(definition["avro"]["writer_schemas"], key=int))
             return f"avro, schemas {ids}" if ids else "avro, one schema"
         case "protobuf":
-            return f"protobuf {definition['protobuf']['message']}"
+            ids = ", ".join(sorted(definition["protobuf"].get("message_indexes", {}), key=int))
+            return f"protobuf {definition['protobuf']['message']}" + (f", schemas {ids}" if ids else "")
         case other:
             return str(other)
 

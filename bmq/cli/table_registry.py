@@ -50,11 +50,15 @@ def define(
     from_version: FromVersion = 1,
     key: Key = "",
     mode: Mode = None,
+    message: Annotated[
+        str,
+        typer.Option("--message", metavar="NAME", help="Of Protobuf: full name of the message [the schema's first]"),
+    ] = "",
 ) -> None:
     """Print the definition of a table whose columns are those of a schema registry; `bmq table create -` takes it."""
     found, changes = subject or f"{topic}-value", changes_form(key, mode).get("changes")
     versions = _registry(registry, settings).versions(found, from_version)
-    defined = define_table(name, topic, found, versions, changes)
+    defined = define_table(name, topic, found, versions, changes, message)
     sys.stdout.write(f"{defined.definition.to_json(indent=2)}\n")
     _tell_left_out(defined)
 

@@ -25,7 +25,6 @@ from bmq.cli.kafka.options import (
     DryRun,
     KafkaSettings,
     connected,
-    missing_library,
     settings_of,
 )
 from bmq.cli.kafka.record_lines import (
@@ -42,7 +41,8 @@ from bmq.cli.kafka.record_lines import (
     table_cells,
 )
 from bmq.cli.kafka.rows import counted, printable
-from bmq.cli.kafka.value_format import PLAIN_CODECS, BadValue, Codec, ValueFormat
+from bmq.cli.kafka.schema_codec import schema_codec
+from bmq.cli.kafka.value_format import BadValue, Codec, ValueFormat
 from bmq.cli.progress import JobProgress
 from bmq.spark.jobs.time_text import milliseconds
 
@@ -52,14 +52,17 @@ if TYPE_CHECKING:
 LINE_BYTES_MAX: Final = 64 << 20
 _COMPLAINTS_MAX: Final = 10
 _FORMATS: Final = "|".join(ValueFormat)
+_SCHEMA_FILE: Final = "Avro schema (.avsc), or protoc's descriptor set"
 
 Topics = Annotated[list[str], typer.Argument(metavar="TOPIC…", help="Names of topics", autocompletion=complete_topics)]
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic", autocompletion=complete_topics)]
 KeyFormat = Annotated[ValueFormat, typer.Option("--key-format", metavar=_FORMATS, help="Format of keys")]
 ValuesFormat = Annotated[ValueFormat, typer.Option("--value-format", metavar=_FORMATS, help="Format of values")]
-KeySchema = Annotated[Path | None, typer.Option("--key-schema", metavar="FILE", help="Avro schema of keys (.avsc)")]
-ValueSchema = Annotated[
-    Path | None, typer.Option("--value-schema", metavar="FILE", help="Avro schema of values (.avsc)")
+KeySchema = Annotated[Path | None, typer.Option("--key-schema", metavar="FILE", help=_SCHEMA_FILE)]
+ValueSchema = Annotated[Path | None, typer.Option("--value-schema", metavar="FILE", help=_SCHEMA_FILE)]
+KeyMessage = Annotated[str, typer.Option("--key-message", metavar="NAME", help="Of Protobuf: full name of the message")]
+ValueMessage = Annotated[
+    str, typer.Option("--value-message", metavar="NAME", help="Of Protobuf: full name of the message")
 ]
 
 
@@ -103,6 +106,8 @@ def consume(
     value_format: ValuesFormat = ValueFormat.TEXT,
     key_schema: KeySchema = None,
     value_schema: ValueSchema = None,
+    key_message: KeyMessage = "",
+    value_message: ValueMessage = "",
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     kafka: KafkaSettings = None,
 ) -> None:
@@ -118,8 +123,8 @@ def consume(
         raise typer.BadParameter("it says where to begin; so do --from and --from-offset", param_hint="--last")
     if is_followed and (to_time or to_offset is not None):
         raise typer.BadParameter("there is nothing to wait for with an end", param_hint="--follow")
-    keys = _codec(key_format, key_schema, None, "--key-schema")
-    values = _codec(value_format, value_schema, None, "--value-schema")
+    keys = schema_codec(key_format, key_schema, key_message, None, "--key")
+    values = schema_codec(value_format, value_schema, value_message, None, "--value")
     client = connected(context, bootstrap, kafka)
     found = client.topics(topics)
     if missing := [name for name in topics if name not in found]:
@@ -197,12 +202,19 @@ def produce(
     value_format: ValuesFormat = ValueFormat.TEXT,
     key_schema: KeySchema = None,
     value_schema: ValueSchema = None,
+    key_message: KeyMessage = "",
+    value_message: ValueMessage = "",
     key_schema_id: Annotated[
-        int | None, typer.Option("--key-schema-id", min=0, max=2**31 - 1, metavar="N", help="With --key-format avro-id")
+        int | None,
+        typer.Option(
+            "--key-schema-id", min=0, max=2**31 - 1, metavar="N", help="With --key-format avro-id or protobuf-id"
+        ),
     ] = None,
     value_schema_id: Annotated[
         int | None,
-        typer.Option("--value-schema-id", min=0, max=2**31 - 1, metavar="N", help="With --value-format avro-id"),
+        typer.Option(
+            "--value-schema-id", min=0, max=2**31 - 1, metavar="N", help="With --value-format avro-id or protobuf-id"
+        ),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     is_dry_run: DryRun = False,
@@ -218,8 +230,8 @@ def produce(
     if keeps_partitions and not as_json:
         raise typer.BadParameter("only lines of --json name partitions", param_hint="--keep-partitions")
     form = LineForm(
-        keys=_codec(key_format, key_schema, key_schema_id, "--key-schema", is_written=True),
-        values=_codec(value_format, value_schema, value_schema_id, "--value-schema", is_written=True),
+        keys=schema_codec(key_format, key_schema, key_message, key_schema_id, "--key", is_written=True),
+        values=schema_codec(value_format, value_schema, value_message, value_schema_id, "--value", is_written=True),
         key_separator=key_separator,
         key=key,
         null_value=null_value,
@@ -402,23 +414,3 @@ def _settle(writer: Any) -> None:
         writer.flush()
     except KafkaFailed:
         return
-
-
-def _codec(
-    value_format: ValueFormat, schema: Path | None, schema_id: int | None, option: str, *, is_written: bool = False
-) -> Codec:
-    """Raises typer.BadParameter, KafkaFailed, MissingLibrary."""
-    is_avro = value_format in (ValueFormat.AVRO, ValueFormat.AVRO_ID)
-    if is_avro != (schema is not None):
-        needed = "names the schema's file" if is_avro else "is for the formats avro and avro-id"
-        raise typer.BadParameter(f"it {needed}", param_hint=option)
-    has_id = value_format is ValueFormat.AVRO_ID
-    if (schema_id is not None) != (has_id and is_written):
-        raise typer.BadParameter("it is wanted for the format avro-id, and for no other", param_hint=f"{option}-id")
-    if schema is None:
-        return PLAIN_CODECS[value_format]
-    try:
-        from bmq.cli.kafka.avro_format import AvroCodec, read_schema
-    except ModuleNotFoundError as error:
-        raise missing_library(error) from error
-    return AvroCodec(read_schema(schema), (schema_id or 0) if has_id else None)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 import uvicorn
@@ -31,6 +31,9 @@ from bmq.databus.settings import AgentSettings
 from bmq.databus.spool.identity import SpoolDirectory
 from bmq.databus.spool.spool import SpoolBudget
 from bmq.rest_client.login import first_line
+
+if TYPE_CHECKING:
+    from bmq.databus.doors.grpc_door import GrpcDoor
 
 _log = structlog.get_logger("bmq.databus")
 
@@ -73,6 +76,8 @@ class Agent:
         )
         self.intake.refused_topics = self._lanes.refused_topics
         self._door = SocketDoor(self.intake, settings, time.monotonic) if settings.socket else None
+        self._grpc = _grpc_door(self.intake, settings) if settings.grpc else None
+        self.grpc_address = ""
         self._updates: ChannelUpdates | None = None
         self._http: _HttpServer | None = None
         self._http_task: asyncio.Task[None] | None = None
@@ -92,12 +97,14 @@ class Agent:
             known,
             lambda found: self._use_from_thread(loop, found),
         )
-        if self.settings.http_token_file:
-            first_line(self.settings.http_token_file)
+        for token_file in filter(None, (self.settings.http_token_file, self.settings.grpc_token_file)):
+            first_line(token_file)
         if self._door is not None:
             await self._door.open()
         if self.settings.http:
             await self._open_http()
+        if self._grpc is not None:
+            self.grpc_address = await self._grpc.open()
         self._lanes.start()
         self._updates.start()
 
@@ -110,6 +117,8 @@ class Agent:
         await self.intake.drained()
         if self._door is not None:
             await self._door.close()
+        if self._grpc is not None:
+            await self._grpc.close()
         if self._http is not None and self._http_task is not None:
             self._http.should_exit = True
             await self._http_task
@@ -184,7 +193,10 @@ class Agent:
             host = settings.http.rpartition(":")[0]
             self.http_address = f"{host}:{listener.getsockname()[1]}"
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(AgentMetrics(self.intake, self._lanes, self._budget, self._door, lambda: self._updates))
+        calls = None if self._grpc is None else self._grpc.calls
+        registry.register(
+            AgentMetrics(self.intake, self._lanes, self._budget, self._door, lambda: self._updates, calls)
+        )
         config = uvicorn.Config(
             http_door(self.intake, settings, registry, self.status),
             log_config=None,
@@ -215,6 +227,13 @@ class _HttpServer(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Does nothing: the command handles signals itself."""
         yield
+
+
+def _grpc_door(intake: Intake, settings: AgentSettings) -> GrpcDoor:
+    # Imported late: only agents with this door need gRPC.
+    from bmq.databus.doors.grpc_door import GrpcDoor
+
+    return GrpcDoor(intake, settings)
 
 
 def _http_socket(settings: AgentSettings) -> socket.socket:

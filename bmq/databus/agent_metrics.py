@@ -8,6 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from bmq.databus.channel_updates import ChannelUpdates
+from bmq.databus.doors.grpc_calls import GrpcCalls
 from bmq.databus.doors.socket_door import SocketDoor
 from bmq.databus.intake import Intake
 from bmq.databus.lanes.lane_set import LaneSet
@@ -15,7 +16,7 @@ from bmq.databus.spool.spool import SpoolBudget
 
 
 class AgentMetrics(Collector):
-    """Metrics of the intake, the lanes, the spool and the socket. `updates` None: the agent does not ask for channels."""
+    """Metrics of the intake, the lanes, the spool, the socket and the gRPC door. `updates` None: the agent does not ask for channels."""
 
     def __init__(
         self,
@@ -24,8 +25,10 @@ class AgentMetrics(Collector):
         budget: SpoolBudget,
         door: SocketDoor | None,
         updates: Callable[[], ChannelUpdates | None],
+        calls: GrpcCalls | None = None,
     ) -> None:
         self._intake, self._lanes, self._budget, self._door, self._updates = intake, lanes, budget, door, updates
+        self._calls = calls
 
     def collect(self) -> Iterable[Metric]:
         yield from self._of_channels()
@@ -100,6 +103,13 @@ class AgentMetrics(Collector):
             refused = _counter("refused_connections", "Connections past the limit")
             refused.add_metric([], self._door.refused_connections)
             yield from (bad, refused)
+        if self._calls is not None:
+            yield _gauge_of("grpc_open_calls", "Open calls of the gRPC door", self._calls.open_calls)
+            full = _counter("grpc_refused_calls", "Calls past the limit")
+            full.add_metric([], self._calls.refused_calls)
+            late = _counter("grpc_late_calls", "Calls that were ended because the client did not go on")
+            late.add_metric([], self._calls.ended_late)
+            yield from (full, late)
 
 
 def _counter(name: str, text: str, *labels: str) -> CounterMetricFamily:

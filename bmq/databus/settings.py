@@ -55,10 +55,18 @@ class AgentSettings(BaseModel):
         "127.0.0.1:8090"
     )
     http_token_file: Annotated[str, Field(description="a file with the bearer token that HTTP demands")] = ""
+    grpc: Annotated[str, Field(description="`HOST:PORT` or `unix:PATH` of the gRPC door; empty: none")] = ""
+    grpc_token_file: Annotated[str, Field(description="a file with the bearer token that gRPC demands")] = ""
+    grpc_calls_max: Annotated[int, Field(ge=1, le=100_000, description="open calls of the gRPC door")] = 128
+    grpc_idle_timeout_s: Annotated[
+        float, Field(gt=0, le=86_400, description="time without a whole request until a gRPC stream is ended")
+    ] = 300.0
     frame_bytes_max: Annotated[
-        int, Field(ge=1_024, le=16 << 20, description="longest frame of the socket, and body by HTTP")
+        int, Field(ge=1_024, le=16 << 20, description="longest frame of the socket, body by HTTP, request by gRPC")
     ] = 2 << 20
-    frame_timeout_s: Annotated[float, Field(gt=0, le=3_600, description="time for the rest of a frame or body")] = 30.0
+    frame_timeout_s: Annotated[
+        float, Field(gt=0, le=3_600, description="time for the rest of a frame, body or request")
+    ] = 30.0
     connections_max: Annotated[int, Field(ge=1, le=1_000_000, description="connections of the socket")] = 10_000
     memory_bytes_max: Annotated[int, Field(ge=1 << 20, description="bytes of frames that are not whole")] = 64 << 20
     stop_wait_s: Annotated[float, Field(ge=0, le=600, description="time to produce the rest when it stops")] = 5.0
@@ -107,15 +115,20 @@ def _check(settings: AgentSettings) -> None:
         settings.login.check()
     except LoginUnusable as error:
         raise SettingsUnusable(str(error)) from None
-    if not settings.socket and not settings.http:
-        raise SettingsUnusable("the agent has no door: set socket or http")
-    http = settings.http
-    if http and not http.startswith("unix:"):
-        port = http.rpartition(":")[2]
-        if not port.isascii() or not port.isdigit() or int(port) > 65_535:
-            raise SettingsUnusable("http: HOST:PORT or unix:PATH is wanted")
-        if not is_loopback(http) and not settings.http_token_file:
-            raise SettingsUnusable("http is open to other machines: set http_token_file, or use 127.0.0.1")
+    if not settings.socket and not settings.http and not settings.grpc:
+        raise SettingsUnusable("the agent has no door: set socket, http or grpc")
+    _check_door("http", settings.http, settings.http_token_file)
+    _check_door("grpc", settings.grpc, settings.grpc_token_file)
+
+
+def _check_door(name: str, address: str, token_file: str) -> None:
+    if not address or address.startswith("unix:"):
+        return
+    port = address.rpartition(":")[2]
+    if not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise SettingsUnusable(f"{name}: HOST:PORT or unix:PATH is wanted")
+    if not is_loopback(address) and not token_file:
+        raise SettingsUnusable(f"{name} is open to other machines: set {name}_token_file, or use 127.0.0.1")
 
 
 def _of_file(path: Path) -> dict[str, Any]:

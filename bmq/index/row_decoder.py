@@ -175,12 +175,17 @@ def _logical_types(schema: Any, fields: Sequence[TableField]) -> list[str | None
 def _protobuf_reader(definition: TableDefinition, fields: Sequence[TableField]) -> _ReadValues:
     assert definition.protobuf is not None
     message = definition.protobuf.message
-    columns = protobuf_columns(definition.protobuf.descriptor_bytes, message, tuple(field.steps for field in fields))
+    columns = protobuf_columns(
+        definition.protobuf.descriptor_bytes,
+        message,
+        tuple(field.steps for field in fields),
+        tuple(definition.protobuf.indexes_by_id.items()),
+    )
 
     def read(value: bytes) -> list[Value | None]:
-        present, *found = columns.decode(pa.array([value], pa.binary())).flatten()
+        present, why, *found = columns.decode(pa.array([value], pa.binary())).flatten()
         if present[0].as_py() is None:
-            raise DoesNotFit(f"the value is no message {message}")
+            raise DoesNotFit(why[0].as_py())
         return [_typed(field, each[0].as_py()) for field, each in zip(fields, found, strict=True)]
 
     return read

@@ -38,6 +38,7 @@ from bmq.protocol.errors import BmqError
 from bmq.table_definitions.avro_schema import AvroSchema, SchemaRefused
 from bmq.table_definitions.column_types import ColumnType
 from bmq.table_definitions.index_layout import IndexLayout, layout_fault
+from bmq.table_definitions.protobuf_framing import INDEX_MAX, INDEXES_MAX
 from bmq.table_definitions.row_changes import (
     AFTER,
     BEFORE,
@@ -200,6 +201,9 @@ MessageName = Annotated[str, Field(pattern=f"^{_MESSAGE}$"), _form(_MESSAGE, _ME
 Description = Annotated[str, StringConstraints(max_length=1_024)]
 Step = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 SchemaId = Annotated[str, StringConstraints(pattern=r"^(0|[1-9][0-9]{0,9})$")]
+MessageIndexes = Annotated[
+    tuple[Annotated[StrictInt, Field(ge=0, le=INDEX_MAX)], ...], Field(min_length=1, max_length=INDEXES_MAX)
+]
 
 
 class _Part(BaseModel):
@@ -282,10 +286,37 @@ class AvroFormat(_Part):
 
 
 class ProtobufFormat(_Part):
-    """`message`: its full name. `descriptor_set`: Base64 of what `protoc --include_imports --descriptor_set_out` writes."""
+    """`message`: its full name. `descriptor_set`: Base64 of what `protoc --include_imports --descriptor_set_out` writes.
+
+    `message_indexes`: by the id of a registry's schema, where the message is in it. A zero byte, the four bytes of the id and
+    these indexes stand before each value; others do not fit. Left out: values are bare messages.
+    """
 
     message: MessageName
     descriptor_set: str
+    message_indexes: Annotated[
+        dict[SchemaId, MessageIndexes], Field(default_factory=dict, max_length=WRITER_SCHEMAS_MAX)
+    ]
+
+    @field_validator("message_indexes")
+    @classmethod
+    def _has_ids(cls, indexes: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        if max(map(int, indexes), default=0) > SCHEMA_ID_MAX:
+            raise _refusal(f"a schema's id is at most {SCHEMA_ID_MAX}")
+        return indexes
+
+    @model_serializer(mode="wrap")
+    def _form(self, whole: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Earlier releases refuse a key that they do not know.
+        form: dict[str, Any] = whole(self)
+        if not form.get("message_indexes"):
+            form.pop("message_indexes", None)
+        return form
+
+    @property
+    def indexes_by_id(self) -> Mapping[int, tuple[int, ...]]:
+        """Empty for bare values."""
+        return {int(schema_id): indexes for schema_id, indexes in self.message_indexes.items()}
 
     @field_validator("descriptor_set")
     @classmethod

@@ -12,7 +12,15 @@ from typing import Final
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 from bmq.table_definitions.column_types import is_widening
-from bmq.table_definitions.definition import AvroFormat, Format, Partitioning, Source, TableDefinition, TableField
+from bmq.table_definitions.definition import (
+    AvroFormat,
+    Format,
+    Partitioning,
+    ProtobufFormat,
+    Source,
+    TableDefinition,
+    TableField,
+)
 
 _FIXED: Final = {
     "name": "a table keeps its name",
@@ -113,9 +121,30 @@ def _format_changes(old: TableDefinition, new: TableDefinition) -> list[str]:
         assert new.avro is not None
         return _avro_changes(old.avro, new.avro)
     if old.format is Format.PROTOBUF and old.protobuf != new.protobuf:
-        _require_same_wire_form(old, new)
-        return ["values are read by another descriptor set"]
+        assert old.protobuf is not None
+        assert new.protobuf is not None
+        changes = _index_additions(old.protobuf, new.protobuf)
+        if old.protobuf.descriptor_set != new.protobuf.descriptor_set or old.protobuf.message != new.protobuf.message:
+            _require_same_wire_form(old, new)
+            changes.append("values are read by another descriptor set")
+        return changes
     return []
+
+
+def _index_additions(old: ProtobufFormat, new: ProtobufFormat) -> list[str]:
+    """Raises AlterationRefused."""
+    if bool(old.message_indexes) != bool(new.message_indexes):
+        raise AlterationRefused(
+            "protobuf.message_indexes says what stands before the values that are in the topic; make another table for the other ones"
+        )
+    for schema_id, indexes in old.message_indexes.items():
+        if new.message_indexes.get(schema_id) != indexes:
+            raise AlterationRefused(
+                f"Protobuf schema {schema_id} keeps its indexes: values in the topic have its id; give the new schema another id"
+            )
+    return [
+        f"Protobuf schema {schema_id} is added" for schema_id in sorted(new.indexes_by_id.keys() - old.indexes_by_id)
+    ]
 
 
 def _avro_changes(old: AvroFormat, new: AvroFormat) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from bmq.table_definitions.avro_leaves import avro_leaves
@@ -18,18 +18,22 @@ from bmq.table_definitions.json_schema import json_schema_leaves
 from bmq.table_definitions.leaf_columns import LeftOut, SchemaLeaves, fields_of
 from bmq.table_definitions.row_changes import AFTER, ChangeMode
 
-_FORMATS: Final = {"AVRO": Format.AVRO, "JSON": Format.JSON}
+_FORMATS: Final = {"AVRO": Format.AVRO, "JSON": Format.JSON, "PROTOBUF": Format.PROTOBUF}
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredVersion:
-    """One version of a subject. `kind`: AVRO, JSON or PROTOBUF. `has_references`: it needs schemas of other subjects."""
+    """One version of a subject. `kind`: AVRO, JSON or PROTOBUF. `has_references`: it needs schemas of other subjects.
+
+    Of Protobuf, `text` is Base64 of a FileDescriptorProto, and `imports` has those of other subjects, by the name of the import.
+    """
 
     version: int
     schema_id: int
     kind: str
     text: str
     has_references: bool = False
+    imports: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,32 +50,75 @@ def define_table(
     subject: str,
     versions: Sequence[RegisteredVersion],
     changes: Mapping[str, Any] | None = None,
+    message: str = "",
 ) -> DefinedTable:
-    """`versions`: oldest first. `changes`: that part of the definition. Raises InvalidDefinition."""
+    """`versions`: oldest first. `changes`: that part of the definition. `message`: of Protobuf, its full name; empty: the first.
+
+    Raises InvalidDefinition.
+    """
     form = {"name": name, "topic": topic}
-    return _defined(form if changes is None else {**form, "changes": changes}, subject, versions, None)
+    if message and _newest(subject, versions).kind != "PROTOBUF":
+        raise InvalidDefinition(f"subject {subject} has no Protobuf schemas, so the table has no message")
+    return _defined(form if changes is None else {**form, "changes": changes}, subject, versions, None, message)
 
 
 def refreshed_table(present: TableDefinition, subject: str, versions: Sequence[RegisteredVersion]) -> DefinedTable:
     """The present definition with the columns and ids of newer versions; its own columns stay. Raises InvalidDefinition."""
     newest = _newest(subject, versions)
-    if present.format is not _FORMATS.get(newest.kind) or not (
-        present.has_framed_json if present.format is Format.JSON else present.avro and present.avro.writer_schemas
-    ):
+    is_framed = (
+        present.has_framed_json
+        or (present.avro is not None and present.avro.writer_schemas)
+        or (present.protobuf is not None and present.protobuf.message_indexes)
+    )
+    if present.format is not _FORMATS.get(newest.kind) or not is_framed:
         raise InvalidDefinition(
             f"table {present.name} reads {present.format.value} without ids of schemas, or another format than subject "
             f"{subject}; define another table"
         )
     form = json.loads(present.to_json())
-    return _defined(form, subject, versions, present)
+    message = "" if present.protobuf is None else present.protobuf.message
+    return _defined(form, subject, versions, present, message)
 
 
 def _defined(
-    form: dict[str, Any], subject: str, versions: Sequence[RegisteredVersion], present: TableDefinition | None
+    form: dict[str, Any],
+    subject: str,
+    versions: Sequence[RegisteredVersion],
+    present: TableDefinition | None,
+    message: str,
 ) -> DefinedTable:
     newest = _newest(subject, versions)
+    if newest.kind == "PROTOBUF":
+        # Imported late: only tables of this format need it.
+        from bmq.table_definitions.protobuf_versions import protobuf_versions
+
+        known = {} if present is None or present.protobuf is None else present.protobuf.message_indexes
+        read = protobuf_versions(subject, versions, message, known)
+        form["protobuf"] = read.form
+        defined = _with_columns(form, subject, newest, present, read.leaves)
+        read.check(defined.definition.value_fields)
+        return defined
     schemas = {each.schema_id: _parsed(each, subject) for each in versions}
-    found = _leaves(newest, schemas[newest.schema_id], subject)
+    if newest.kind == "AVRO":
+        known_schemas = {} if present is None or present.avro is None else dict(present.avro.writer_schemas)
+        known_schemas |= {str(schema_id): schema for schema_id, schema in schemas.items()}
+        if len(known_schemas) > WRITER_SCHEMAS_MAX:
+            raise InvalidDefinition(
+                f"subject {subject} has {len(known_schemas)} versions, a table knows {WRITER_SCHEMAS_MAX}; name the oldest one to take"
+            )
+        form["avro"] = {"writer_schemas": known_schemas}
+    else:
+        form["json_framing"] = "registry"
+    return _with_columns(form, subject, newest, present, _leaves(newest, schemas[newest.schema_id], subject))
+
+
+def _with_columns(
+    form: dict[str, Any],
+    subject: str,
+    newest: RegisteredVersion,
+    present: TableDefinition | None,
+    found: SchemaLeaves,
+) -> DefinedTable:
     changes = form.get("changes")
     if changes is not None and changes.get("mode") == ChangeMode.DEBEZIUM:
         found = _row_afterwards(found, (*changes.get("envelope", ()), AFTER))
@@ -83,16 +130,6 @@ def _defined(
     if not fields:
         raise InvalidDefinition(f"subject {subject}, version {newest.version}: it has no value that a column can hold")
     form |= {"fields": [json.loads(each.model_dump_json()) for each in fields], "format": _FORMATS[newest.kind].value}
-    if newest.kind == "AVRO":
-        known = {} if present is None or present.avro is None else dict(present.avro.writer_schemas)
-        known |= {str(schema_id): schema for schema_id, schema in schemas.items()}
-        if len(known) > WRITER_SCHEMAS_MAX:
-            raise InvalidDefinition(
-                f"subject {subject} has {len(known)} versions, a table knows {WRITER_SCHEMAS_MAX}; name the oldest one to take"
-            )
-        form["avro"] = {"writer_schemas": known}
-    else:
-        form["json_framing"] = "registry"
     return DefinedTable(TableDefinition.from_json(json.dumps(form)), found.left_out)
 
 
@@ -115,15 +152,14 @@ def _newest(subject: str, versions: Sequence[RegisteredVersion]) -> RegisteredVe
     newest = versions[-1]
     if newest.kind not in _FORMATS:
         raise InvalidDefinition(
-            f"subject {subject} has schemas of type {newest.kind[:40]}: AVRO and JSON are read from a registry; for Protobuf write "
-            "the definition with protoc's descriptor set"
+            f"subject {subject} has schemas of type {newest.kind[:40]}: AVRO, JSON and PROTOBUF are read from a registry"
         )
     other = next((each for each in versions if each.kind != newest.kind), None)
     if other is not None:
         raise InvalidDefinition(
             f"subject {subject} has version {other.version} of type {other.kind[:40]} beside {newest.kind}: name a later version"
         )
-    referring = next((each for each in versions if each.has_references), None)
+    referring = next((each for each in versions if each.has_references and each.kind != "PROTOBUF"), None)
     if referring is not None:
         raise InvalidDefinition(
             f"subject {subject}, version {referring.version}: its schema refers to other subjects, which is not supported; "

@@ -31,7 +31,7 @@ _KINDS: Final[Mapping[int, str]] = {
     FieldDescriptor.TYPE_BYTES: "bytes",
     FieldDescriptor.TYPE_ENUM: "enum",
 }
-_TIMESTAMP: Final = "google.protobuf.Timestamp"
+TIMESTAMP: Final = "google.protobuf.Timestamp"
 _COLUMNS: Final[Mapping[str, frozenset[str]]] = {
     "bool": frozenset({"boolean"}),
     "int32": frozenset({"int", "long"}),
@@ -43,8 +43,15 @@ _COLUMNS: Final[Mapping[str, frozenset[str]]] = {
     "string": frozenset({"string"}),
     "bytes": frozenset({"binary"}),
     "enum": frozenset({"string"}),
-    _TIMESTAMP: frozenset({"timestamp"}),
+    TIMESTAMP: frozenset({"timestamp"}),
 }
+_OWN_COLUMNS: Final[Mapping[str, str]] = {"int32": "int", "float": "float"}
+"""Of kinds that fit more than one column."""
+
+
+def own_column(kind: str) -> str:
+    """The smallest column type that holds each value of the kind."""
+    return _OWN_COLUMNS.get(kind) or next(iter(_COLUMNS[kind]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +81,13 @@ class ProtobufSchema:
                     "protoc --include_imports adds those"
                 ) from None
         try:
-            self._message: Descriptor = pool.FindMessageTypeByName(message)
+            self.message: Descriptor = pool.FindMessageTypeByName(message)
         except (KeyError, TypeError):
             raise SchemaRefused(f"it has no message {message}, or lacks what that imports") from None
 
     def path(self, steps: Sequence[str]) -> ProtobufPath:
         """Raises SchemaRefused when the path does not exist, or leads to something that is not a single value."""
-        message: Descriptor | None = self._message
+        message: Descriptor | None = self.message
         numbers: list[int] = []
         field: FieldDescriptor | None = None
         for number, step in enumerate(steps):
@@ -97,9 +104,29 @@ class ProtobufSchema:
         assert field is not None
         if message is None:
             return ProtobufPath(tuple(numbers), field.type, _KINDS[field.type])
-        if message.full_name != _TIMESTAMP:
+        if message.full_name != TIMESTAMP:
             raise SchemaRefused(f"{'.'.join(steps)} is a message there; name one of its fields")
-        return ProtobufPath(tuple(numbers), field.type, _TIMESTAMP)
+        return ProtobufPath(tuple(numbers), field.type, TIMESTAMP)
+
+    def conflict(self, newer: ProtobufSchema, steps: Sequence[str]) -> str | None:
+        """Why a value that this schema wrote is read wrongly at the newer one's path; None: it is read right, or absent."""
+        wanted = newer.path(steps)
+        try:
+            if self.path(steps) != wanted:
+                return f"{'.'.join(steps)} has another number or type there"
+        except SchemaRefused:
+            pass  # it has another name here, or is absent
+        message: Descriptor | None = self.message
+        for place, number in enumerate(wanted.numbers, 1):
+            field = None if message is None else message.fields_by_number.get(number)
+            if field is None:
+                return None
+            is_last = place == len(wanted.numbers)
+            is_alike = field.type == wanted.wire_type if is_last else field.message_type is not None
+            if field.is_repeated or not is_alike:
+                return f"number {number} of {'.'.join(steps)} is another field there"
+            message = field.message_type
+        return None
 
     def fits(self, steps: Sequence[str], column_type: str, unit: str | None) -> None:
         """Raises SchemaRefused when a column of this type does not take the value at the path."""

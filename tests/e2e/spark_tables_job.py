@@ -440,21 +440,28 @@ class Steps:
         full = message(id=7, count=-3)
         full.customer.name = "Ada"  # type: ignore[attr-defined]
         full.at.FromJsonString("2026-11-24T01:02:03Z")  # type: ignore[attr-defined]
-        definition = TableDefinition.model_validate(
-            {
-                "name": "t",
-                "topic": "t",
-                "format": "protobuf",
-                "fields": [
-                    {"name": "id", "type": "long"},
-                    {"name": "count", "type": "int"},
-                    {"name": "at", "type": "timestamp"},
-                    {"name": "customer", "type": "string", "path": "customer.name"},
-                ],
-                "protobuf": {"message": "shop.Order", "descriptor_set": encoded},
-            }
+        form = {
+            "name": "t",
+            "topic": "t",
+            "format": "protobuf",
+            "fields": [
+                {"name": "id", "type": "long"},
+                {"name": "count", "type": "int"},
+                {"name": "at", "type": "timestamp"},
+                {"name": "customer", "type": "string", "path": "customer.name"},
+            ],
+        }
+        schema = {"message": "shop.Order", "descriptor_set": encoded}
+        bare = TableDefinition.model_validate({**form, "protobuf": schema})
+        framed = TableDefinition.model_validate(
+            {**form, "protobuf": {**schema, "message_indexes": {"7": [0], "9": [1]}}}
         )
-        return self.decode(definition, [full.SerializeToString(), b"", b"\xff\xff\xff", None])
+        value = full.SerializeToString()
+        heads = (b"\0\0\0\0\7\0", b"\0\0\0\0\x09\2\2", b"\0\0\0\0\x09\0", b"\0\0\0\0\x08\0", b"")
+        return [
+            *self.decode(bare, [value, b"", b"\xff\xff\xff", None]),
+            *self.decode(framed, [head + value for head in heads]),
+        ]
 
     def raw(self) -> list[list[Any]]:
         definition = TableDefinition.model_validate(

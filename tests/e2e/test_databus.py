@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import (
@@ -24,6 +25,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from bmq.databus.v1 import databus_pb2
 from testing.patience import Patience
 from testing.processes import REPOSITORY, eventually
 from testing.servers import BmqServer, bmq_command
@@ -264,6 +266,43 @@ def test_the_clients_of_the_documentation(node: BmqServer, agent: AgentProcess, 
     agent.wait_until_empty(60)
     wanted = [b"%s-%d" % (name, number) for name in (b"py", b"c") for number in range(20)]
     assert sorted(landed(node)) == sorted(wanted)
+
+
+@pytest.mark.clients
+@pytest.mark.safety
+def test_records_by_grpc_land_once_after_a_kill(node: BmqServer, tmp_path: Path) -> None:
+    create_topic(node, TOPIC, PARTITIONS)
+    version = put_channel(node)
+    agent = AgentProcess(tmp_path / "agent", node.bootstrap, node.rest_port, more=["--grpc", "127.0.0.1:0"])
+    service, wait_s = "/bmq.databus.v1.Databus/", Patience(60).limit_s
+    write, read = databus_pb2.ProduceRequest.SerializeToString, databus_pb2.ProduceResponse.FromString
+
+    def request(channel: str, *values: bytes) -> databus_pb2.ProduceRequest:
+        records = [databus_pb2.Record(value=value) for value in values]
+        return databus_pb2.ProduceRequest(channel=channel, records=records)
+
+    try:
+        agent.start()
+        wait_for_version(agent, version)
+        with grpc.insecure_channel(agent.grpc) as door:
+            unary = door.unary_unary(f"{service}Produce", write, read)
+            assert unary(request(CHANNEL, b"a", b"b"), timeout=wait_s).accepted == 2
+            with pytest.raises(grpc.RpcError) as refused:
+                unary(request("none", b"x"), timeout=wait_s)
+            assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+            sent = [request(CHANNEL, b"s%d" % number) for number in range(200)]
+            stream = door.stream_stream(f"{service}ProduceStream", write, read)
+            answers = [answer.accepted for answer in stream(iter(sent), timeout=wait_s)]
+            assert answers == [1] * len(sent)
+        assert "bmq_databus_grpc_open_calls 0.0" in agent.metrics()
+        agent.kill()
+        agent.start()
+        agent.wait_until_empty(60)
+        wanted = [b"a", b"b", *(b"s%d" % number for number in range(200))]
+        assert sorted(landed(node)) == sorted(wanted)
+        assert agent.stop() == 0
+    finally:
+        agent.close()
 
 
 RIGHTS = [

@@ -233,6 +233,11 @@ def test_values_of_all_formats(result: dict[str, Any]) -> None:
         [0, 0, None, None],
         ["the value is no message shop.Order"],
         ["the value is null"],
+        [7, -3, "2026-11-24T01:02:03", "Ada"],
+        [7, -3, "2026-11-24T01:02:03", "Ada"],
+        ["the value is another message of the schema with id 9"],
+        ["the table has no schema with id 8"],
+        ["the value has no schema id before its Protobuf message"],
     ]
     assert result["formats"]["raw"] == [["x", 0, "b"], [None, 0, "b"], ["field value is no UTF-8"]]
     assert result["formats"]["upserts"] == [

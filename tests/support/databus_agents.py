@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from bmq.databus.socket_frame import Answer, Code, Request, encoded_request, par
 from testing.processes import ManagedProcess, eventually
 from testing.servers import bmq_command
 
-READY_LINE = r"^bmq databus ready agent=(\S+) socket=(\S+) http=(\S+)$"
+READY_LINE = r"^bmq databus ready agent=(\S+) socket=(\S+) http=(\S+?)(?: grpc=(\S+))?$"
 READY_S = 60.0
 STOP_S = 40.0
 ANSWER_S = 30.0
@@ -23,22 +24,26 @@ PACE_S = 0.01
 
 
 class AgentProcess:
-    """`bmq databus run` on one directory. Every further `start` uses the same spool and socket."""
+    """`bmq databus run` on one directory. Every further `start` uses the same spool and socket. `more`: options."""
 
-    def __init__(self, directory: Path, bootstrap: str, rest_port: int, config: Path | None = None) -> None:
+    def __init__(
+        self, directory: Path, bootstrap: str, rest_port: int, config: Path | None = None, more: Sequence[str] = ()
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.socket = directory / "s"
         self.http = ""
+        self.grpc = ""
         arguments = [bmq_command(), "databus", "run", "--agent-id", "tested", "--bootstrap", bootstrap]
         arguments += ["--rest", f"http://127.0.0.1:{rest_port}", "--spool", str(directory / "spool")]
         arguments += ["--socket", str(self.socket), "--http", "127.0.0.1:0"]
-        arguments += [] if config is None else ["--config", str(config)]
+        arguments += [*more] if config is None else ["--config", str(config), *more]
         self.process = ManagedProcess("databus", arguments, directory / "agent.log")
 
     def start(self) -> None:
         self.process.start()
-        self.http = self.process.wait_for_line(READY_LINE, READY_S)[3]
+        ready = self.process.wait_for_line(READY_LINE, READY_S)
+        self.http, self.grpc = ready[3], ready[4]
 
     def kill(self) -> None:
         """kill -9."""

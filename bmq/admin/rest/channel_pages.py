@@ -81,7 +81,7 @@ def channel_pages(sources: RestSources) -> APIRouter:
         if partitions is not None and not create_topic:
             raise ProblemError(422, "partitions counts for a topic that is created, and create_topic is false")
         here()
-        if channel.json_schema is not None:
+        if channel.json_schema is not None or channel.protobuf is not None:
             await asyncio.to_thread(ValueCheck, channel)  # compiling a large schema takes milliseconds
         orders = here()
         is_topic_coming = create_topic and not orders.has_topic(channel.topic)

@@ -15,6 +15,9 @@ RETRIES_MAX: Final = 2
 VERSIONS_MAX: Final = 1_000
 _NOT_FOUND: Final = 404
 _REASON_CHARACTERS_MAX: Final = 300
+PROTOBUF: Final = "PROTOBUF"
+IMPORTS_MAX: Final = 100
+IMPORTS_CHARACTERS_MAX: Final = 4 * DEFINITION_BYTES_MAX
 
 
 class RegistryFailed(BmqError):
@@ -42,6 +45,8 @@ class Registry:
         limits = {"timeout": TIMEOUT_S, "max.retries": RETRIES_MAX, "retries.max.wait.ms": 1_000}
         try:
             self._client: Any = SchemaRegistryClient({**settings, **limits, "url": url})
+            # The client remembers a version without regard to the form that it was asked for.
+            self._compiling: Any = SchemaRegistryClient({**settings, **limits, "url": url})
         except (ValueError, TypeError, OSError) as error:
             # Its sentences name settings, not their values; those of files name the file.
             raise RegistryFailed(f"the registry's settings cannot be used: {error}") from None
@@ -55,19 +60,42 @@ class Registry:
 
     def _version(self, subject: str, number: int) -> RegisteredVersion:
         found = self._asked("get_version", subject, number)
-        text = found.schema.schema_str
-        if not isinstance(text, str) or len(text) > DEFINITION_BYTES_MAX:
-            raise RegistryFailed(
-                f"subject {subject}, version {number}: its schema is longer than {DEFINITION_BYTES_MAX} characters, or none"
-            )
         kind = found.schema.schema_type or "AVRO"
-        return RegisteredVersion(number, found.schema_id, kind, text, bool(found.schema.references))
+        if kind != PROTOBUF:
+            text = _text(found, subject, number)
+            return RegisteredVersion(number, found.schema_id, kind, text, bool(found.schema.references))
+        imports: dict[str, str] = {}
+        text = self._compiled(subject, number, imports)
+        return RegisteredVersion(number, found.schema_id, kind, text, bool(imports), imports)
 
-    def _asked(self, method: str, subject: str, *arguments: Any) -> Any:
+    def _compiled(self, subject: str, number: int, imports: dict[str, str]) -> str:
+        """A Protobuf schema as the registry compiles it; those that it refers to come into `imports`."""
+        waiting = [("", subject, number)]
+        texts: list[str] = []
+        while waiting:
+            name, subject, number = waiting.pop()
+            if name in imports:
+                continue
+            found = self._asked("get_version", subject, number, client=self._compiling, fmt="serialized")
+            text = _text(found, subject, number)
+            texts.append(text)
+            if name:
+                imports[name] = text
+            if len(imports) > IMPORTS_MAX or sum(map(len, texts)) > IMPORTS_CHARACTERS_MAX:
+                raise RegistryFailed(
+                    f"subject {subject}, version {number}: a schema with more than {IMPORTS_MAX} imports, or "
+                    f"{IMPORTS_CHARACTERS_MAX} characters in all, is not read"
+                )
+            waiting += [
+                (str(each.name), str(each.subject), int(each.version)) for each in found.schema.references or ()
+            ]
+        return texts[0]
+
+    def _asked(self, method: str, subject: str, *arguments: Any, client: Any = None, **options: str) -> Any:
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 
         try:
-            return getattr(self._client, method)(subject, *arguments)
+            return getattr(client or self._client, method)(subject, *arguments, **options)
         except SchemaRegistryError as error:
             if error.http_status_code == _NOT_FOUND:
                 raise RegistryFailed(f"the registry at {self._url} has no subject {subject}") from None
@@ -76,3 +104,13 @@ class Registry:
         except Exception as error:  # noqa: BLE001 the client has errors of httpx, of JSON and of its own
             why = str(error)[:_REASON_CHARACTERS_MAX] or type(error).__name__
             raise RegistryFailed(f"the registry at {self._url} cannot be asked: {why}") from None
+
+
+def _text(found: Any, subject: str, number: int) -> str:
+    """Raises RegistryFailed."""
+    text = found.schema.schema_str
+    if not isinstance(text, str) or len(text) > DEFINITION_BYTES_MAX:
+        raise RegistryFailed(
+            f"subject {subject}, version {number}: its schema is longer than {DEFINITION_BYTES_MAX} characters, or none"
+        )
+    return text

@@ -1,4 +1,4 @@
-"""Keys and values as text and as bytes: UTF-8, JSON, hexadecimal, base64; Avro is in avro_format.py. Pure."""
+"""Keys and values as text and as bytes: UTF-8, JSON, hexadecimal, base64; avro_format.py and protobuf_format.py have the others. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ _SHOWN_MAX: Final = 60
 
 
 class ValueFormat(StrEnum):
-    """`avro-id`: behind a zero byte and a four-byte id of the schema, as registries' serializers write it."""
+    """`avro-id`: behind a zero byte and a four-byte id of the schema, as registries' serializers write it. `protobuf-id`: behind
+    these and the indexes of the message.
+    """
 
     TEXT = "text"
     JSON = "json"
@@ -23,6 +25,8 @@ class ValueFormat(StrEnum):
     BASE64 = "base64"
     AVRO = "avro"
     AVRO_ID = "avro-id"
+    PROTOBUF = "protobuf"
+    PROTOBUF_ID = "protobuf-id"
 
 
 class BadValue(KafkaFailed):

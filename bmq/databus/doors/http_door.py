@@ -8,7 +8,6 @@ The body of `application/octet-stream` (or of no type) is the value of one recor
 from __future__ import annotations
 
 import asyncio
-import hmac
 import math
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Final
@@ -19,15 +18,16 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.requests import ClientDisconnect
 
+from bmq.databus.doors.bearer_token import token_fault
+from bmq.databus.doors.gathered_answers import GatheredAnswers
 from bmq.databus.doors.json_lines import BadLine, records_of_lines
 from bmq.databus.intake import Intake
 from bmq.databus.intake_record import NewRecord
 from bmq.databus.record_fields import BadFields, encoded_headers
 from bmq.databus.rules import Refusal
 from bmq.databus.settings import AgentSettings
-from bmq.databus.socket_frame import Answer, Code, parse_answer
+from bmq.databus.socket_frame import Code
 from bmq.protocol.errors import BmqError
-from bmq.rest_client.login import LoginUnusable, first_line
 
 HEADER_PREFIX: Final = "x-bmq-header-"
 BODIES_MAX: Final = 64
@@ -44,22 +44,6 @@ _STATUS: Final = {
 }
 
 
-class _Gathered:
-    """Takes the answers of one request."""
-
-    def __init__(self, count: int) -> None:
-        self.answers: list[Answer] = []
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._count = count
-
-    def answer(self, content: bytes) -> None:
-        self.answers.append(parse_answer(content)[0])
-
-    def flush_answers(self) -> None:
-        if len(self.answers) >= self._count and not self.done.done():
-            self.done.set_result(None)
-
-
 def http_door(
     intake: Intake, settings: AgentSettings, registry: CollectorRegistry, status: Callable[[], dict[str, Any]]
 ) -> FastAPI:
@@ -70,7 +54,7 @@ def http_door(
     @app.middleware("http")
     async def logged_in(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
         if settings.http_token_file and request.url.path != "/v1/health":
-            why = _login_fault(request, settings.http_token_file)
+            why = token_fault(request.headers.get("authorization", ""), settings.http_token_file)
             if why:
                 return _problem(401, why, {"WWW-Authenticate": "Bearer"})
         return await call_next(request)
@@ -101,12 +85,12 @@ def http_door(
                 return _problem(400, str(error))
             if not records:
                 return _problem(400, "the body has no record")
-            gathered = _Gathered(len(records))
+            gathered = GatheredAnswers(len(records))
             refusal = intake.offer_all(gathered, name.encode("utf-8", "replace"), records)
             if refusal is not None:
                 return _refused(refusal, len(records))
             await gathered.done
-        return _accepted(gathered.answers)
+        return _accepted(gathered)
 
     @app.get("/v1/health")
     async def health() -> Response:
@@ -160,27 +144,14 @@ def _headers(request: Request) -> bytes:
     return encoded_headers(found)
 
 
-def _login_fault(request: Request, token_file: str) -> str:
-    """Empty: the request has the token."""
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not token:
-        return "the agent demands a bearer token"
-    try:
-        wanted = first_line(token_file)
-    except LoginUnusable:
-        return "the agent's own token file cannot be used: see its log"
-    return "" if hmac.compare_digest(token.strip().encode(), wanted.encode()) else "the bearer token is wrong"
-
-
-def _accepted(answers: list[Answer]) -> Response:
-    numbers = [answer.number for answer in answers if answer.code is Code.ACCEPTED]
-    failed = next((answer for answer in answers if answer.code >= Code.RETRY), None)
-    if failed is not None:
-        return _refused(Refusal(failed.code, failed.sentence, failed.retry_after_ms), len(answers))
+def _accepted(gathered: GatheredAnswers) -> Response:
+    if (refusal := gathered.refusal) is not None:
+        return _refused(refusal, len(gathered.answers))
+    numbers = gathered.numbers
     return JSONResponse(
         {
             "accepted": len(numbers),
-            "sampled_out": sum(answer.code is Code.SAMPLED_OUT for answer in answers),
+            "sampled_out": gathered.sampled_out,
             "dropped": 0,
             "first_number": numbers[0] if numbers else None,
             "last_number": numbers[-1] if numbers else None,

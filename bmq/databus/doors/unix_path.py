@@ -20,27 +20,57 @@ class SocketUnusable(BmqError):
     """The socket cannot be opened; one sentence that says what to do."""
 
 
+class UnixPath:
+    """Where a socket is to be, with its mode and owner. Every method raises SocketUnusable."""
+
+    def __init__(self, path: Path, mode: int, owner: str = "", group: str = "") -> None:
+        if len(os.fsencode(path)) > _PATH_BYTES_MAX:
+            raise SocketUnusable(
+                f"the path {path} is longer than the {_PATH_BYTES_MAX} bytes that a Unix socket allows"
+            )
+        self.path = path
+        self._mode = mode
+        self._user_id, self._group_id = _ids(owner, group)
+
+    def prepare(self) -> None:
+        """Remove a left socket, make the directory."""
+        _remove_left(self.path)
+        try:
+            self.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        except OSError as error:
+            raise SocketUnusable(f"the directory {self.path.parent} cannot be made: {error.strerror}") from None
+
+    def take(self, made: Path) -> None:
+        """A socket that another one bound: give it mode and owner, and move it to the path."""
+        try:
+            self.open_to_others(made)
+            made.rename(self.path)
+        except OSError as error:
+            raise self.unusable(error) from None
+
+    def open_to_others(self, made: Path) -> None:
+        """The mode comes after the owner. Raises OSError."""
+        os.chown(made, self._user_id, self._group_id)
+        made.chmod(self._mode)
+
+    def unusable(self, error: OSError) -> SocketUnusable:
+        return SocketUnusable(f"the socket {self.path} cannot be opened: {error.strerror}")
+
+
 def listening_socket(path: Path, *, mode: int, owner: str = "", group: str = "") -> socket.socket:
     """Bound and listening. Raises SocketUnusable."""
-    if len(os.fsencode(path)) > _PATH_BYTES_MAX:
-        raise SocketUnusable(f"the path {path} is longer than the {_PATH_BYTES_MAX} bytes that a Unix socket allows")
-    user_id, group_id = _ids(owner, group)
-    _remove_left(path)
-    try:
-        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    except OSError as error:
-        raise SocketUnusable(f"the directory {path.parent} cannot be made: {error.strerror}") from None
+    target = UnixPath(path, mode, owner, group)
+    target.prepare()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-    # Made closed to all others: the mode comes after the owner.
+    # Made closed to all others.
     former = os.umask(0o177)
     try:
         listener.bind(str(path))
-        os.chown(path, user_id, group_id)
-        path.chmod(mode)
+        target.open_to_others(path)
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        raise SocketUnusable(f"the socket {path} cannot be opened: {error.strerror}") from None
+        raise target.unusable(error) from None
     finally:
         os.umask(former)
     return listener

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from bmq.spark.tables.columns import OFFSET_COLUMN, PARTITION_COLUMN, dead_letter_columns, spark_type
 from bmq.spark.tables.json_shape import JsonParse, ddl, parses
 from bmq.spark.tables.markers import MARKER, marked_avro_schema
-from bmq.spark.tables.protobuf_values import column_name, protobuf_columns
+from bmq.spark.tables.protobuf_values import REASON, column_name, protobuf_columns
 from bmq.spark.tables.upsert import CHANGE_COLUMN, Change
 from bmq.table_definitions.avro_schema import AvroSchema
 from bmq.table_definitions.definition import Format, Source, TableDefinition, TableField, TimeUnit
@@ -288,15 +288,16 @@ def _protobuf(records: DataFrame, definition: TableDefinition, fields: list[Tabl
     assert definition.protobuf is not None
     schema, message = definition.protobuf.descriptor_bytes, definition.protobuf.message
     paths = tuple(field.steps for field in fields)
+    indexes_by_id = tuple(definition.protobuf.indexes_by_id.items())
 
     # Spark reads the function's input type from these annotations.
     def parsed(values: pa.Array) -> pa.Array:
-        return protobuf_columns(schema, message, paths).decode(values)
+        return protobuf_columns(schema, message, paths, indexes_by_id).decode(values)
 
-    read = arrow_udf(parsed, protobuf_columns(schema, message, paths).spark_type, ArrowUDFType.SCALAR)
+    read = arrow_udf(parsed, protobuf_columns(schema, message, paths, indexes_by_id).spark_type, ArrowUDFType.SCALAR)
     records = records.select("*", read(F.col("value")).alias("_bmq_message"))
     root = F.col("_bmq_message")
-    unreadable = F.when(root.getField(MARKER).isNull(), f"the value is no message {message}")
+    unreadable = F.when(root.getField(MARKER).isNull(), root.getField(REASON))
     leaves = {field.name: root.getField(column_name(number)) for number, field in enumerate(fields)}
     return records, _Values(leaves, F.coalesce(_null_value(), unreadable))
 

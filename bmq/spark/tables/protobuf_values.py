@@ -6,7 +6,7 @@ there is no columnar parser. Source: Protobuf's field presence and its defaults.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -20,8 +20,12 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from bmq.spark.tables.markers import MARKER
+from bmq.table_definitions.protobuf_framing import NotFramed, message_bytes
 
 Path: TypeAlias = tuple[str, ...]
+Indexes: TypeAlias = tuple[int, tuple[int, ...]]
+"""A schema's id, and the message's indexes in it."""
+REASON: Final = "_bmq_reason"
 _TIMESTAMP: Final = "google.protobuf.Timestamp"
 _KINDS: Final[dict[int, tuple[str, pa.DataType]]] = {
     FieldDescriptor.CPPTYPE_BOOL: ("boolean", pa.bool_()),
@@ -48,40 +52,50 @@ class _Column:
 
 
 class ProtobufColumns:
-    """The values at some paths of one message. The definition was already checked against the schema."""
+    """The values at some paths of one message. The definition was already checked against the schema.
 
-    def __init__(self, descriptor_set: bytes, message: str, paths: Sequence[Path]) -> None:
+    `indexes_by_id`: of values behind the id of a registry's schema; empty: bare ones.
+    """
+
+    def __init__(
+        self, descriptor_set: bytes, message: str, paths: Sequence[Path], indexes_by_id: Iterable[Indexes] = ()
+    ) -> None:
         pool = DescriptorPool()
         for file in FileDescriptorSet.FromString(descriptor_set).file:
             pool.Add(file)
         descriptor = pool.FindMessageTypeByName(message)
         self._parse = GetMessageClass(descriptor).FromString
         self._columns = [_column(descriptor, path) for path in paths]
+        self._indexes_by_id = dict(indexes_by_id)
+        self._unreadable = f"the value is no message {message}"
 
     @property
     def spark_type(self) -> str:
-        """Type of the structs: the marker, null for bytes that are no such message, and a field for each path."""
+        """Type of the structs: the marker, null for bytes that are no such message, then why, and a field for each path."""
         kinds = (f"{column_name(number)}:{column.spark_type}" for number, column in enumerate(self._columns))
-        return f"struct<{MARKER}:boolean,{','.join(kinds)}>"
+        return f"struct<{MARKER}:boolean,{REASON}:string,{','.join(kinds)}>"
 
     def decode(self, values: pa.Array) -> pa.Array:
         """A struct for each value, with nulls for unreadable ones."""
         rows = [self._row(value) for value in values.to_pylist()]
-        names = [MARKER, *(column_name(number) for number in range(len(self._columns)))]
-        types = [pa.bool_(), *(column.arrow_type for column in self._columns)]
+        names = [MARKER, REASON, *(column_name(number) for number in range(len(self._columns)))]
+        types = [pa.bool_(), pa.string(), *(column.arrow_type for column in self._columns)]
         columns = zip(*rows, strict=True) if rows else ((),) * len(types)
         return pa.StructArray.from_arrays(
             [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)], names
         )
 
     def _row(self, value: bytes | None) -> tuple[Any, ...]:
+        why = self._unreadable
         if value is not None:
             try:
-                message = self._parse(value)
-                return (True, *(column.read(message) for column in self._columns))
+                message = self._parse(message_bytes(value, self._indexes_by_id) if self._indexes_by_id else value)
+                return (True, None, *(column.read(message) for column in self._columns))
+            except NotFramed as error:
+                why = str(error)
             except (DecodeError, _Impossible):
                 pass
-        return (None,) * (len(self._columns) + 1)
+        return (None, why, *(None,) * len(self._columns))
 
 
 def column_name(number: int) -> str:
@@ -90,9 +104,11 @@ def column_name(number: int) -> str:
 
 
 @lru_cache(maxsize=16)
-def protobuf_columns(descriptor_set: bytes, message: str, paths: tuple[Path, ...]) -> ProtobufColumns:
+def protobuf_columns(
+    descriptor_set: bytes, message: str, paths: tuple[Path, ...], indexes_by_id: tuple[Indexes, ...] = ()
+) -> ProtobufColumns:
     """Cached, so created once in each worker."""
-    return ProtobufColumns(descriptor_set, message, paths)
+    return ProtobufColumns(descriptor_set, message, paths, indexes_by_id)
 
 
 class _Impossible(Exception):

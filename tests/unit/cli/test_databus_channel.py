@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from dataclasses import replace
@@ -18,6 +19,7 @@ from bmq.cli.cluster_client import ClusterRefused, ClusterUnreachable
 from bmq.cli.commands import app
 from bmq.metadata.image import Node as ImageNode
 from tests.unit.cli.rest_node import Node
+from tests.unit.table_definitions.definitions import descriptor_set
 
 pytestmark = pytest.mark.unit
 
@@ -100,6 +102,25 @@ def test_every_option_is_a_key_of_the_channel(node: Node, tmp_path: Path) -> Non
     changed = document("channel", "alter", "clicks", "--schema-check", "json")["channel"]["channel"]
     assert (changed["schema_check"], changed["json_schema"], changed["linger_ms"]) == ("json", None, 7)
     assert refusal("channel", "show", "clicks", "--schema") == "channel clicks has no JSON Schema"
+
+
+def test_values_are_messages(node: Node, tmp_path: Path) -> None:
+    file = tmp_path / "shop.pb"
+    file.write_bytes(base64.b64decode(descriptor_set()))
+    create = ("channel", "create", "clicks", "--topic", "orders")
+    given = ("--protobuf", str(file), "--protobuf-message", "shop.Order")
+    made = document(*create, *given)["channel"]["channel"]
+    assert made["schema_check"] == "protobuf"
+    assert made["protobuf"] == {"message": "shop.Order", "descriptor_set": descriptor_set()}
+    lines = [" ".join(line.split()) for line in shown("channel", "show", "clicks").splitlines()]
+    assert "protobuf shop.Order, with its descriptor set" in lines
+    changed = document("channel", "alter", "clicks", "--schema-check", "json")["channel"]["channel"]
+    assert changed["schema_check"] == "json" and "protobuf" not in changed
+    other = (*create[:2], "other", *create[3:])
+    assert refusal(*other, *given[:2]) == "--protobuf and --protobuf-message are given together"
+    assert refusal(*other, *given, "--schema-check", "json").startswith("--protobuf is given, but --schema-check is")
+    wrong = refusal(*other, *given[:3], "shop.None")
+    assert wrong == "protobuf: the descriptor set has no message shop.None"
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from bmq.cli.commands import app
+from bmq.cli.kafka.schema_registry import IMPORTS_MAX
 from bmq.table_definitions.definition import TableDefinition
 from tests.unit.cli.rest_node import Node
+from tests.unit.table_definitions.registered_files import ADDRESS, ORDER, text
 
 pytestmark = pytest.mark.unit
 
@@ -24,13 +26,18 @@ SECOND = {**FIRST, "fields": [*FIRST["fields"], {"name": "note", "type": ["null"
 
 
 class Registry(ThreadingHTTPServer):
-    """Subjects with their versions: (id, kind, schema); `status` answers everything with an error of that number."""
+    """Subjects with their versions: (id, kind, schema); `status` answers everything with an error of that number.
+
+    `compiled`: Protobuf schemas as `format=serialized` gives them. `references`: of a subject, as the registry's API has them.
+    """
 
     daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.subjects: dict[str, list[tuple[int, str, str]]] = {}
+        self.compiled: dict[str, str] = {}
+        self.references: dict[str, list[dict[str, Any]]] = {}
         self.status = 0
         self.body = b""
         self.logins: list[str | None] = []
@@ -48,7 +55,10 @@ class Registry(ThreadingHTTPServer):
         if not number:
             return 200, list(range(1, len(known) + 1))
         schema_id, kind, schema = known[int(number[0]) - 1]
+        if "format=serialized" in path:
+            schema = self.compiled.get(subject, schema)
         answer = {"subject": subject, "version": int(number[0]), "id": schema_id, "schema": schema}
+        answer |= {"references": self.references[subject]} if subject in self.references else {}
         return 200, answer if kind == "AVRO" else {**answer, "schemaType": kind}
 
 
@@ -122,6 +132,27 @@ def test_a_subject_of_json_says_what_is_left_out(registry: Registry) -> None:
     assert result.stderr == "x has no column: it has more than one type, or none\n"
 
 
+def test_a_subject_of_protobuf_with_its_imports(registry: Registry) -> None:
+    registry.subjects |= {
+        "shop": [(21, "PROTOBUF", 'syntax = "proto3";')],
+        "address": [(20, "PROTOBUF", 'syntax = "proto3";')],
+    }
+    registry.compiled = {"shop": text(ORDER), "address": text(ADDRESS)}
+    registry.references = {"shop": [{"name": "common/address.proto", "subject": "address", "version": 1}]}
+    ask = ("define", "rows", "--topic", "orders", "--registry", registry.url, "--subject", "shop")
+    result = bmq(*ask, "--message", "shop.Order")
+    assert result.exit_code == 0, result.exception
+    definition = TableDefinition.from_json(result.stdout)
+    assert definition.protobuf is not None and definition.protobuf.indexes_by_id == {21: (1,)}
+    assert "address_city" in {each.name for each in definition.fields}
+    assert "tags has no column: no column holds a list or a map" in result.stderr
+    assert "it has no message shop.None" in sentence(bmq(*ask, "--message", "shop.None"))
+    registry.references["address"] = [
+        {"name": f"{number}.proto", "subject": "address", "version": 1} for number in range(IMPORTS_MAX + 1)
+    ]
+    assert "more than 100 imports" in sentence(bmq(*ask))
+
+
 def test_a_login_is_in_a_file(registry: Registry, tmp_path: Path) -> None:
     file = tmp_path / "registry.settings"
     file.write_text("basic.auth.user.info=me:secret\n")
@@ -135,7 +166,7 @@ def test_a_registry_that_gives_no_schema_is_a_sentence(registry: Registry) -> No
     assert sentence(bmq(*ask, registry.url, "--subject", "none")) == (
         f"the registry at {registry.url} has no subject none"
     )
-    assert "of type PROTOBUF" in sentence(bmq(*ask, registry.url, "--subject", "old"))
+    assert "gives it as text, not compiled" in sentence(bmq(*ask, registry.url, "--subject", "old"))
     assert "has a login in it" in sentence(bmq(*ask, "http://me:secret@h:1"))
     assert "secret" not in sentence(bmq(*ask, "http://me:secret@h:1"))
     assert "is no URL of a registry" in sentence(bmq(*ask, "h:1"))

@@ -280,7 +280,7 @@ def test_avro_decimals_of_many_digits() -> None:
 
 
 def test_protobuf_values() -> None:
-    form = {"message": "shop.Order", "descriptor_set": descriptor_set()}
+    form: dict[str, Any] = {"message": "shop.Order", "descriptor_set": descriptor_set()}
     fields = [
         {"name": "id", "type": "long"},
         {"name": "price", "type": "double"},
@@ -300,3 +300,8 @@ def test_protobuf_values() -> None:
     assert (row["id"], row["price"], row["customer"]) == (7, 1.5, "Ann")
     assert row["at"] == datetime(1970, 1, 1, 0, 0, 2, tzinfo=UTC)
     assert decoded(definition, b"\xff") is None
+    form["message_indexes"] = {"7": [0]}
+    framed = made("protobuf", fields, protobuf=form)
+    assert decoded(framed, b"\0\0\0\0\7\0" + message.SerializeToString()) == row
+    assert decoded(framed, b"\0\0\0\0\x08\0" + message.SerializeToString()) is None
+    assert decoded(framed, message.SerializeToString()) is None

@@ -153,7 +153,7 @@ def test_an_envelope_gives_the_columns_of_its_row() -> None:
     ("versions", "sentence"),
     [
         ([], "has no version"),
-        ([RegisteredVersion(1, 1, "PROTOBUF", "syntax")], "of type PROTOBUF"),
+        ([RegisteredVersion(1, 1, "THRIFT", "struct")], "of type THRIFT"),
         ([of_json(JSON_ORDER), avro(2, ORDER)], "version 1 of type JSON beside AVRO"),
         ([avro(1, ORDER, has_references=True)], "refers to other subjects"),
         ([RegisteredVersion(1, 1, "AVRO", "{")], "its schema is no JSON"),

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bmq.spark.tables.markers import MARKER
-from bmq.spark.tables.protobuf_values import protobuf_columns
+from bmq.spark.tables.protobuf_values import REASON, protobuf_columns
 from tests.unit.table_definitions.definitions import descriptor_set
 
 pytestmark = pytest.mark.unit
@@ -42,17 +42,27 @@ def decoded(*values: bytes | None) -> list[dict[str, Any]]:
 
 
 def test_types_are_those_of_the_schema() -> None:
-    assert COLUMNS.spark_type == (f"struct<{MARKER}:boolean,c0:bigint,c1:int,c2:double,c3:timestamp,c4:string>")
+    assert COLUMNS.spark_type == (
+        f"struct<{MARKER}:boolean,{REASON}:string,c0:bigint,c1:int,c2:double,c3:timestamp,c4:string>"
+    )
 
 
 def test_what_is_absent_is_null_or_its_default() -> None:
-    assert decoded(b"") == [{MARKER: True, "c0": 0, "c1": 0, "c2": 0.0, "c3": None, "c4": None}]
+    assert decoded(b"") == [{MARKER: True, REASON: None, "c0": 0, "c1": 0, "c2": 0.0, "c3": None, "c4": None}]
 
 
 def test_what_is_no_message_is_null_in_all() -> None:
     late = ORDER()
     late.at.seconds = 2**60
-    nothing = {MARKER: None, "c0": None, "c1": None, "c2": None, "c3": None, "c4": None}
+    nothing = {
+        MARKER: None,
+        REASON: "the value is no message shop.Order",
+        "c0": None,
+        "c1": None,
+        "c2": None,
+        "c3": None,
+        "c4": None,
+    }
     assert decoded(b"\xff\xff", None, late.SerializeToString()) == [nothing] * 3
     assert decoded() == []
 
@@ -71,7 +81,21 @@ def test_a_text_of_proto2_that_is_no_utf8_does_not_fit() -> None:
     )
     columns = protobuf_columns(FileDescriptorSet(file=[file]).SerializeToString(), "A", (("text",),))
     rows = columns.decode(pa.array([b"\x0a\x01\xff", b"\x0a\x02\xc3\xa4", b""], pa.binary())).to_pylist()
-    assert rows == [{MARKER: None, "c0": None}, {MARKER: True, "c0": "ä"}, {MARKER: True, "c0": None}]
+    assert [(row[MARKER], row["c0"]) for row in rows] == [(None, None), (True, "ä"), (True, None)]
+
+
+def test_values_behind_a_schemas_id() -> None:
+    columns = protobuf_columns(SCHEMA, "shop.Order", (("id",),), ((7, (0,)), (9, (1,))))
+    body = ORDER(id=5).SerializeToString()
+    values = [b"\0\0\0\0\7\0" + body, b"\0\0\0\0\x09\2\2" + body, b"\0\0\0\0\x08\0" + body, body, b"\0\0\0\0\7\0\xff"]
+    rows = columns.decode(pa.array(values, pa.binary())).to_pylist()
+    assert [(row[REASON], row["c0"]) for row in rows] == [
+        (None, 5),
+        (None, 5),
+        ("the table has no schema with id 8", None),
+        ("the value has no schema id before its Protobuf message", None),
+        ("the value is no message shop.Order", None),
+    ]
 
 
 @given(
@@ -97,5 +121,5 @@ def test_columns_are_what_the_messages_say(orders: list[tuple[int, int, float, d
     rows = decoded(*(message.SerializeToString() for message in messages))
     for row, (number, count, price, at, name), message in zip(rows, orders, messages, strict=True):
         expected = {"c0": number, "c1": count, "c2": price, "c3": at.replace(tzinfo=UTC), "c4": name}
-        assert row == {MARKER: True, **expected}
+        assert row == {MARKER: True, REASON: None, **expected}
         assert MessageToDict(message, always_print_fields_with_no_presence=True)["id"] == str(row["c0"])

@@ -1,0 +1,1 @@
+"""The agent's messages and service by gRPC, version 1: databus.proto, which the build compiles."""
