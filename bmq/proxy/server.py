@@ -65,6 +65,7 @@ class KafkaServer:
     ) -> None:
         handlers.load_all()
         self.hot_handlers: Mapping[ApiKey, HotHandler] = HOT_HANDLERS
+        self._traces: Traces | None = None
         self.apis = apis
         self.served: Mapping[int, tuple[ApiKey, Api]] = {}
         self.is_ordered = is_ordered
@@ -94,7 +95,7 @@ class KafkaServer:
 
     def use_traces(self, traces: Traces) -> None:
         """Trace sampled requests; before it serves."""
-        self.hot_handlers = traced_handlers(traces, is_between_nodes=not self.is_ordered)
+        self._traces = traces
 
     async def bind(self, host: str, port: int, listener_socket: ListenerSocket | None = None) -> tuple[str, int]:
         """Take an address for a listener. Returns the address with the real port. Raises OSError."""
@@ -128,6 +129,8 @@ class KafkaServer:
         self.services = services
         # By now every handler is registered, also those of another package for a listener of its own.
         self.served = {int(key): (key, api) for key, api in self.apis.items() if key in HANDLERS or key in HOT_HANDLERS}
+        if self._traces is not None:
+            self.hot_handlers = traced_handlers(self._traces, is_between_nodes=not self.is_ordered)
         await services.access.prepare(self.turns)
         services.throttles.on_change(self._quotas_changed)
         self._is_serving = True

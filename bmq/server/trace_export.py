@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Sequence
 from queue import Empty, SimpleQueue
-from threading import Thread
+from threading import Event, Thread
 from typing import Final
 
 import structlog
@@ -37,8 +37,9 @@ from bmq.server.tracing_settings import TracingSettings
 from bmq.tracing.trace import Kind, Span, Trace
 
 SPANS_PER_POST_MAX: Final = 256
-GATHER_S: Final = 0.2
-"""How long more traces are waited for before some are sent."""
+GATHER_S: Final = 1.0
+"""How long more traces are waited for before some are sent. The thread sleeps meanwhile: each time that it runs, the event loop may
+have to wait for the interpreter's lock."""
 CLOSE_S_MAX: Final = 2.0
 """How long a stop waits until the queue is sent."""
 
@@ -131,6 +132,8 @@ class TraceExport:
         self._queue: SimpleQueue[Trace | None] = SimpleQueue()
         self._loop = asyncio.get_running_loop()
         self._is_failing = False
+        self._is_behind = False  # of the thread: more traces wait than go into one request
+        self._is_closing = Event()
         self._thread = Thread(target=self._run, name="bmq-traces", daemon=True)
         self._thread.start()
 
@@ -146,6 +149,7 @@ class TraceExport:
 
     async def close(self) -> None:
         """Send what waits, for CLOSE_S_MAX at most."""
+        self._is_closing.set()
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join, CLOSE_S_MAX)
         self._exporter.shutdown()  # ends a retry; a thread that hangs in a request ends with the process
@@ -167,19 +171,22 @@ class TraceExport:
         """(the next traces to send, whether more may come)."""
         traces: list[Trace] = []
         count = 0
-        until_s = 0.0
-        while count < SPANS_PER_POST_MAX:
-            try:
-                trace = self._queue.get(timeout=max(0.0, until_s - time.monotonic()) if traces else None)
-            except Empty:
-                break
-            if trace is None:
-                return traces, False
-            until_s = until_s or time.monotonic() + GATHER_S
+        trace = self._queue.get()
+        if not self._is_behind:
+            self._is_closing.wait(GATHER_S)
+        self._is_behind = False
+        while trace is not None:
             traces.append(trace)
             count += len(trace.spans)
             self.stats.taken_spans += len(trace.spans)
-        return traces, True
+            if count >= SPANS_PER_POST_MAX:
+                self._is_behind = True
+                return traces, True
+            try:
+                trace = self._queue.get_nowait()
+            except Empty:
+                return traces, True
+        return traces, False
 
     def _export(self, spans: Sequence[ReadableSpan]) -> None:
         try:

@@ -15,6 +15,7 @@ from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import decode_response, encode_request, parse_request_header
 from bmq.protocol.messages.fetch_request import FetchRequest
 from bmq.protocol.request_context import RequestContext
+from bmq.proxy import dispatch
 from bmq.proxy.dispatch import HOT_HANDLERS
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.fetcher import Fetcher
@@ -132,6 +133,19 @@ async def test_a_request_that_does_not_parse_ends_its_trace(proxy: TracedProxy) 
     assert await client.reader.read() == b""
     client.writer.close()
     assert proxy.sink.named("produce").root.error is not None
+
+
+async def test_a_handler_that_is_registered_later_is_served_too(
+    proxy: TracedProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The handlers for other nodes are registered when a node starts, after its listeners were made."""
+
+    def handler(*_: object) -> None: ...
+
+    monkeypatch.setitem(dispatch.HOT_HANDLERS, ApiKey.TAIL_FETCH, handler)
+    client = await proxy.connect()
+    assert proxy.server.hot_handlers[ApiKey.TAIL_FETCH] is handler
+    client.writer.close()
 
 
 async def test_without_traces_a_listener_has_the_plain_handlers() -> None:

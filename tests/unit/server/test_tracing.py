@@ -174,7 +174,9 @@ def test_without_the_extra_a_sentence_says_what_to_install(monkeypatch: pytest.M
         return find_spec(name, package)
 
     monkeypatch.setattr("bmq.server.tracing.find_spec", without)
-    with pytest.raises(BadSettings, match=r"opentelemetry\.exporter\.otlp\.proto\.http is not installed: .* pip install ") as error:
+    with pytest.raises(
+        BadSettings, match=r"opentelemetry\.exporter\.otlp\.proto\.http is not installed: .* pip install "
+    ) as error:
         check_tracing(settings())
     assert "\n" not in str(error.value)
     check_tracing(Settings())
