@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import structlog
 import uvloop
+from prometheus_client import REGISTRY
 
 from bmq.election.zookeeper import ZooKeeperElection
 from bmq.hdfs.location import is_hdfs

@@ -307,7 +307,8 @@ async def test_the_state_is_asked_for_while_the_log_starts(cluster: ShareCluster
 
 @pytest.mark.parametrize("is_keyed", [False, True])
 async def test_a_new_share_partition_begins_once_its_log_is_started(is_keyed: bool) -> None:
-    cluster = ShareCluster(**({"bmq_share_subscription_type": "key_shared"} if is_keyed else {}))
+    configs = {"bmq_share_subscription_type": "key_shared"} if is_keyed else {}
+    cluster = ShareCluster(2, **configs)
     cluster.fetch_cluster.produce(0)
     cluster.fetch_cluster.partitions.idle.add(TopicPartition(TOPIC_ID, 0))
     assert acquired_of(await Member(cluster).fetch(max_wait_ms=NEVER_MS)) == [(0, 0, 1)]
