@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.loop_time import LoopTime
 from tests.fakes.partition_log import FakePartitions
 from tests.fakes.store import FakeStore
+from tests.support.known_examples import leave_out_constants_of_modules
 from tests.support.places import add_option, fail_without_a_place, is_left_out, keep_those_of_the_place
 
 # Asyncio's debug mode makes every call ten times slower, and timings part of the warnings.
@@ -33,7 +35,10 @@ settings.register_profile(
     "fresh", database=None, deadline=None, max_examples=120, print_blob=True, suppress_health_check=_SLOW_IS_FINE
 )
 settings.register_profile("deep", deadline=None, max_examples=3_000, suppress_health_check=_SLOW_IS_FINE)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+_PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "quick")
+settings.load_profile(_PROFILE)
+if _PROFILE == "quick":
+    leave_out_constants_of_modules()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -50,6 +55,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     keep_those_of_the_place(config, items)
     for item in items:
         give_time(item)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected lives as long as this process: the garbage collector does not look through it again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def give_time(item: pytest.Item) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from testing.patience import Patience
 from tests.simulation.mutants import PATCHES, ROOT, copy_tree, found_by, is_applying
 
 pytestmark = pytest.mark.simulation
@@ -25,7 +26,7 @@ def run(*arguments: str, hash_seed: str = "0") -> subprocess.CompletedProcess[st
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=Patience(300).limit_s,
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.core.contenders import ServerOfTree
+from testing.patience import Patience
 from testing.processes import REPOSITORY
 
 pytestmark = pytest.mark.unit
@@ -24,7 +25,7 @@ def test_a_server_is_what_its_tree_has(tmp_path: Path) -> None:
         env={**os.environ, **server._environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=Patience(60).limit_s,
         check=False,
     )
     assert done.stdout == "from the tree\n", done.stderr

@@ -13,6 +13,7 @@ from bmq.cli.commands import app
 from bmq.dev.cluster_file import ClusterBusy, ClusterFile, NoCluster, exclusive
 from bmq.dev.daemon import DaemonFailed
 from bmq.dev.java import JarsMissing, JavaMissing
+from testing.patience import Patience
 from tests.unit.dev.plans import make_jars, make_java, plan_of
 
 pytestmark = pytest.mark.unit
@@ -123,7 +124,7 @@ def test_up_shows_the_last_words_of_a_daemon_that_does_not_start(
 
 def test_a_failure_is_one_line_on_standard_error_and_exit_code_1(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bmq.cli.main", "dev", "hdfs", "status", "--data", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=Patience(60).limit_s, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("bmq: there is no cluster in ")
     assert done.stderr.count("\n") == 1

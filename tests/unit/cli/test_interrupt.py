@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from testing.patience import Patience
+
 pytestmark = pytest.mark.unit
 
 MAIN = """
@@ -27,6 +29,10 @@ bmq.cli.main.main()
 @pytest.mark.parametrize("name", ["bmq.cli.commands", "typer", "bmq.cli.topic", "confluent_kafka"])
 def test_an_interrupt_while_modules_are_imported_is_no_traceback(name: str) -> None:
     ran = subprocess.run(
-        [sys.executable, "-c", MAIN.format(name=name)], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", MAIN.format(name=name)],
+        capture_output=True,
+        text=True,
+        timeout=Patience(60).limit_s,
+        check=False,
     )
     assert (ran.returncode, ran.stderr) == (130, "")

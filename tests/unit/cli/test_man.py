@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from bmq.cli.commands import app
 from bmq.cli.man_page import escaped
+from testing.patience import Patience
 
 pytestmark = pytest.mark.unit
 
@@ -43,7 +44,7 @@ def test_all_pages_are_written_and_read_without_a_warning(tmp_path: Path) -> Non
     if (groff := shutil.which("groff")) is not None:
         shown = subprocess.run(
             [groff, "-man", "-Tutf8", "-Kutf8", "-ww", "-P-cbou", str(tmp_path / "man1" / "bmq-profile.1")],
-            capture_output=True, text=True, check=True, timeout=60,
+            capture_output=True, text=True, check=True, timeout=Patience(60).limit_s,
         )  # fmt: skip
         assert "bmq profile add" in shown.stdout
         assert shown.stderr == ""

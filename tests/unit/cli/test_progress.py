@@ -13,6 +13,7 @@ import pytest
 
 from bmq.cli import progress as progress_module
 from bmq.cli.progress import JobProgress
+from testing.patience import Patience
 
 pytestmark = pytest.mark.unit
 
@@ -74,7 +75,12 @@ print("[]")
 """
     stderr = subprocess.STDOUT if are_joined else subprocess.PIPE
     done = subprocess.run(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=stderr, text=True, check=True, timeout=50
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+        check=True,
+        timeout=Patience(50).limit_s,
     )
     line = "stats: 1 of 2 offsets (50%)\n"
     if are_joined:

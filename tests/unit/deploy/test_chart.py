@@ -15,6 +15,7 @@ import yaml
 
 from bmq.security.listeners import listeners_of
 from bmq.server.settings import Settings, split_address
+from testing.patience import Patience
 from testing.processes import REPOSITORY
 from tests.unit.deploy.chart_values import CHART, DEFAULTS, EXAMPLES, SCHEMA, paths, problems
 from tests.unit.deploy.given_settings import image_words, started_with
@@ -49,7 +50,7 @@ def ran(directory: Path, variables: dict[str, str]) -> subprocess.CompletedProce
     environment = {**variables, "PATH": f"{directory}{os.pathsep}/usr/bin{os.pathsep}/bin"}
     shell = shutil.which("dash") or "/bin/sh"
     return subprocess.run(
-        [shell, str(SCRIPT)], capture_output=True, text=True, check=False, timeout=30, env=environment
+        [shell, str(SCRIPT)], capture_output=True, text=True, check=False, timeout=Patience(30).limit_s, env=environment
     )
 
 
@@ -140,7 +141,7 @@ def test_a_stop_and_a_start_are_given_their_time() -> None:
 
 
 def test_the_script_is_one_of_the_shell() -> None:
-    subprocess.run([shutil.which("dash") or "/bin/sh", "-n", str(SCRIPT)], check=True, timeout=30)
+    subprocess.run([shutil.which("dash") or "/bin/sh", "-n", str(SCRIPT)], check=True, timeout=Patience(30).limit_s)
 
 
 def test_a_pods_node_has_the_id_and_the_names_of_its_pod(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

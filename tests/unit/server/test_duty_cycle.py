@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bmq.aio.duty_pauses import pause_after
 from bmq.server.duty_cycle import REST_MAX_S
+from testing.patience import Patience
 
 pytestmark = pytest.mark.unit
 
@@ -45,7 +46,11 @@ def test_work_is_its_share_of_work_and_rest(ran_s: float, share: float) -> None:
 
 def test_a_process_takes_no_more_than_its_share_and_all_of_the_time_again_when_it_may() -> None:
     done = subprocess.run(
-        (sys.executable, "-c", RUNNING, "0.1", "0.5", "1.0"), check=True, capture_output=True, text=True, timeout=60
+        (sys.executable, "-c", RUNNING, "0.1", "0.5", "1.0"),
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=Patience(60).limit_s,
     )
     tenth, half, whole = map(float, done.stdout.split())
     # The last turn of work has no pause yet.

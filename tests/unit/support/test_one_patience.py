@@ -67,7 +67,7 @@ def test_constant_limits_are_found(call: str, is_found: bool) -> None:
 def test_no_test_of_real_processes_gives_another_process_a_constant_time() -> None:
     found = [
         f"{path.relative_to(REPOSITORY)}:{line}"
-        for folder in ("tests/e2e", "tests/integration", "tests/support", "testing")
+        for folder in ("tests/e2e", "tests/integration", "tests/simulation", "tests/support", "tests/unit", "testing")
         for path in sorted((REPOSITORY / folder).rglob("*.py"))
         for line in constant_limits(path.read_text())
     ]

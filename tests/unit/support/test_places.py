@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from testing.patience import Patience
 from testing.processes import REPOSITORY
 from tests.support.places import PARTS, PLACES, NoPlace, place_of
 
@@ -57,7 +58,7 @@ def collected(directory: Path, *arguments: str) -> subprocess.CompletedProcess[s
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
-        timeout=40,
+        timeout=Patience(40).limit_s,
         check=False,
     )
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from testing.patience import Patience
 from testing.processes import REPOSITORY, eventually
 from tools.beside import NICE, Beside, lower_session
 from tools.stages import STAGES, Stage, run_measured
@@ -110,7 +111,7 @@ def test_who_is_told_to_end_ends_both_and_begins_no_other(tmp_path: Path) -> Non
             eventually(lambda: all(file.exists() and file.read_text() for file in files), 20, "both stages run")
             processes = [psutil.Process(int(file.read_text())) for file in files]
             both.terminate()
-            assert both.wait(20) == 143
+            assert both.wait(Patience(20).limit_s) == 143
             assert [process.is_running() for process in processes] == [False, False]
         finally:
             both.kill()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from testing.patience import Patience
 from testing.processes import REPOSITORY
 from tests.support import long_files_first
 from tests.support.measured_tests import VARIABLE
@@ -62,7 +63,7 @@ def test_each_test_is_written_down(tmp_path: Path, arguments: list[str]) -> None
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         },
         capture_output=True,
-        timeout=40,
+        timeout=Patience(40).limit_s,
         check=False,
     )
     (file,) = costs.glob("*.jsonl")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bmq.server.settings import Settings
+from testing.patience import Patience
 from tools import bare, container_image, debian_package, wheel_package
 from tools.container_image import configuration
 from tools.debian_package import DEPLOY, control_of
@@ -74,7 +75,7 @@ def test_the_file_of_settings_is_one_that_the_server_takes() -> None:
 @pytest.mark.parametrize("name", ["postinst", "prerm", "postrm"])
 def test_scripts_of_the_package_are_ones_of_the_shell(name: str) -> None:
     shell = shutil.which("dash") or "/bin/sh"
-    subprocess.run([shell, "-n", str(DEPLOY / "debian" / name)], check=True, timeout=30)
+    subprocess.run([shell, "-n", str(DEPLOY / "debian" / name)], check=True, timeout=Patience(30).limit_s)
     assert (DEPLOY / "debian" / name).read_text().startswith("#!/bin/sh\nset -e\n")
 
 

@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from testing.patience import Patience
 from testing.processes import REPOSITORY
 from tools.debian_package import version_of
 from tools.release_tags import tag_problem
@@ -15,7 +16,9 @@ pytestmark = pytest.mark.unit
 
 def tags(option: str) -> list[str]:
     words = ["git", "-C", str(REPOSITORY), "tag", option, "HEAD"]
-    return subprocess.run(words, capture_output=True, text=True, check=True, timeout=30).stdout.split()
+    return subprocess.run(
+        words, capture_output=True, text=True, check=True, timeout=Patience(30).limit_s
+    ).stdout.split()
 
 
 def test_the_tags_of_this_tree_name_its_version() -> None:

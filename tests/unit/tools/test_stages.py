@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from testing.patience import Patience
 from testing.processes import REPOSITORY, eventually
 from tests.support.running_test import VARIABLE, NotedTest, overdue_tests, running_tests
 from tools import stages
@@ -100,7 +101,7 @@ def run_tests(directory: Path, *arguments: str, **environment: str) -> subproces
         },
         capture_output=True,
         text=True,
-        timeout=40,
+        timeout=Patience(40).limit_s,
         check=False,
     )
 
@@ -267,7 +268,7 @@ def test_who_is_told_to_end_ends_its_stage() -> None:
             assert stages_process.stdout.readline() == "=== hang\n"
             stage = psutil.Process(int(stages_process.stdout.readline()))
             stages_process.terminate()
-            assert stages_process.wait(20) == 143
+            assert stages_process.wait(Patience(20).limit_s) == 143
             assert not stage.is_running()
         finally:
             stages_process.kill()
