@@ -334,10 +334,14 @@ class BmqCluster:
         return found
 
     def owner_of(self, topic: str, partition: int) -> ClusterNode:
-        """The node that owns it now. Raises AssertionError when none does."""
-        leader = self.topic(topic)["partitions"][partition]["leader"]
-        assert leader in self.nodes, f"{topic}-{partition} is owned by {leader}"
-        return self.nodes[leader]
+        """The node that owns it. Raises AssertionError when none does for long: for a moment nobody owns what is taken over."""
+
+        def owner() -> ClusterNode | None:
+            return self.nodes.get(self.owners_of(topic)[partition])
+
+        found = eventually(owner, GET_WAIT_S, f"{topic}-{partition} has an owner", GET_INTERVAL_S)
+        assert found is not None
+        return found
 
     def owners_of(self, topic: str) -> list[int]:
         """Node id by partition; -1: nobody."""
@@ -348,8 +352,14 @@ class BmqCluster:
         return epoch
 
     def controller(self) -> ClusterNode:
-        """The node with the active controller."""
-        return self.nodes[self.get("/v1/cluster")["controller_id"]]
+        """The node with the active controller. Raises AssertionError when there is none for long, as after its death."""
+
+        def active() -> ClusterNode | None:
+            return self.nodes.get(self.get("/v1/cluster")["controller_id"])
+
+        found = eventually(active, GET_WAIT_S, "a controller is active", GET_INTERVAL_S)
+        assert found is not None
+        return found
 
     def wait_settled(self, timeout_s: float = SETTLED_WAIT_S) -> None:
         """Return once all healthy nodes agree on who is there, and every partition is owned by one of them."""

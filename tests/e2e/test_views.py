@@ -19,6 +19,8 @@ from tests.support.tool_runner import run_tool
 pytestmark = [pytest.mark.timeout(120), pytest.mark.bmq_only]
 
 POLICY_VIOLATION = 44
+HIDDEN = 16
+"""Answers without records that one client gets: each comes a second after the one before."""
 
 
 def produce(bootstrap: str, topic: str, tags: str, **config: Any) -> None:
@@ -63,14 +65,14 @@ def test_librdkafka_reports_no_error_when_nothing_passes_for_long(server: Server
 
     try:
         eventually(is_at_end, 30, "the end of the view")
-        for _ in range(30):
+        for _ in range(HIDDEN):
             produce(server.bootstrap, base, "a")
             eventually(is_at_end, 30, "the end of the view, behind another record of the base")
     finally:
         consumer.close()
     produce(server.bootstrap, base, "b")
     (last,) = read_to_the_end(server.bootstrap, view, f"{view}-2")
-    assert (last.offset(), last.value()) == (30, b"0")
+    assert (last.offset(), last.value()) == (HIDDEN, b"0")
 
 
 def read_to_the_end(bootstrap: str, topic: str, group: str, **config: Any) -> list[Message]:

@@ -53,7 +53,7 @@ def test_killed_owner_is_replaced(cluster: BmqCluster, make_topic: TopicMaker) -
             epoch = cluster.leader_epoch_of(topic, partition)
             victim.kill()
             for each in (load, load_of_single):
-                each.wait_for_every_partition(500)
+                each.wait_for_every_partition(200)
             assert victim.node_id not in (*cluster.owners_of(topic), *cluster.owners_of(single))
             assert cluster.leader_epoch_of(topic, partition) > epoch
             victim.start()
@@ -80,7 +80,7 @@ def test_hung_owner_is_replaced_and_comes_back_as_a_zombie(cluster: BmqCluster, 
         victim.pause()
         # It lies in the socket while the node hangs, and is the first thing it sees when it goes on.
         produced = writer.send(PRODUCE, 3, produce_body(aside, own, record_batch([b"late"])))
-        load.wait_for_every_partition(500)
+        load.wait_for_every_partition(200)
         assert observer.produce(aside, record_batch([b"1", b"2"]), own).error_code == NONE
         end_before = observer.list_offsets(aside, [own], LATEST_TIMESTAMP)[own][1]
         victim.resume()

@@ -162,7 +162,7 @@ def test_a_node_with_many_partitions_in_use_hands_them_over_quickly(
     cluster = new_cluster(3)
     cluster.start()
     topic = make_topic(cluster, MANY_PARTITIONS)
-    with producing(cluster.bootstrap, topic, MANY_PARTITIONS) as load:
+    with producing(cluster.bootstrap, topic, MANY_PARTITIONS, records_s=1_000) as load:
         load.wait_for_every_partition(50)
         load.forget_gaps()
         stopping = cluster.nodes[2]

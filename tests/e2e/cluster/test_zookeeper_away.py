@@ -39,19 +39,19 @@ def test_traffic_goes_on_without_zookeeper_and_failover_comes_back(
         outside_any_loop(own_zookeeper.stop())
         back_at = time.monotonic() + AWAY_S
         while time.monotonic() < back_at:
-            load.wait_for_every_partition(100)
+            load.wait_for_every_partition(50)
         # Topics are made without it too: the controller owns its log, not a lock.
         # As many partitions as nodes: what is balanced stays so.
         assert make_topic(cluster, 3)
         outside_any_loop(own_zookeeper.start())
-        load.wait_for_every_partition(500)
+        load.wait_for_every_partition(200)
         load.assert_no_hang()
         assert leaders() == before, "something moved"
 
         # The node of the active controller: what is to be elected anew can be, and a broker's partitions move.
         controller = cluster.controller()
         controller.kill()
-        load.wait_for_every_partition(300)
+        load.wait_for_every_partition(150)
         eventually(lambda: cluster.controller() is not controller, 20, "another node is the active controller")
         assert controller.node_id not in cluster.owners_of(topic)
     assert_nothing_lost(load, cluster.bootstrap)

@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from bmq.dev.hdfs import HdfsCluster
 from testing.hdfs import fresh_root, outside_any_loop
+from testing.patience import Patience
 from testing.processes import eventually
 from testing.servers import BmqServer
 from testing.steady_load import SteadyProducer, assert_nothing_lost
@@ -70,7 +71,7 @@ def produce_one(server: BmqServer, *, acks: str = "all", timeout_ms: int = 3_000
         outcomes.append(error)
 
     producer.produce(TOPIC, b"-1", partition=0, on_delivery=delivered)
-    producer.flush(3 * timeout_ms / 1000)
+    producer.flush(Patience(3 * timeout_ms / 1000).limit_s)
     assert len(outcomes) == 1
     return outcomes[0]
 

@@ -91,7 +91,7 @@ class Performer:
             return self.orders.known_controller() or fallback
         topic, partition = self._place(role, number)
         try:
-            return self._cluster.owner_of(topic, partition)
+            return self._cluster.nodes.get(self._cluster.owners_of(topic)[partition], fallback)
         except AssertionError:
             return fallback
 
