@@ -23,6 +23,7 @@ from bmq.protocol.hot_produce import (
     ProduceTopicResult,
     encode_produce_response,
     parse_produce,
+    without_duplicates,
 )
 from bmq.protocol.record_batch import (
     is_zstd,
@@ -34,7 +35,6 @@ from bmq.protocol.record_batch import (
 from bmq.protocol.request_context import RequestContext, Throttle
 from bmq.proxy.access import Access, TopicGrants, TopicRights, asking
 from bmq.proxy.dispatch import handles_hot
-from bmq.proxy.duplicate_partitions import without_duplicates
 from bmq.proxy.lanes.stamping import lane_for, stamp
 from bmq.proxy.reply import Reply
 from bmq.proxy.services import Services

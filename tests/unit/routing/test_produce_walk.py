@@ -36,7 +36,7 @@ from tests.unit.routing.test_remote_loopback import ImageHolder
 
 pytestmark = pytest.mark.unit
 
-FILES_MAX = 41
+FILES_MAX = 40
 VERSION = 11
 
 

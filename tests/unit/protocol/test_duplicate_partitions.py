@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bmq.protocol.hot_produce import ProducedData, ProducedTopic
-from bmq.proxy.duplicate_partitions import without_duplicates
+from bmq.protocol.hot_produce import ProducedData, ProducedTopic, without_duplicates
 
 pytestmark = pytest.mark.unit
 
