@@ -18,7 +18,7 @@ LIMITS_S: Final[Mapping[str, float]] = {
     ACKS: 420,
     LOCKS: 960,
     IDLE: 240,
-    PLAIN: 300,
+    PLAIN: 900,
     FAILOVER: 720,
     MOVES: 240,
     KILLS: 720,
@@ -28,7 +28,7 @@ LIMITS_S: Final[Mapping[str, float]] = {
     THUNDER: 420,
     KILLED: 2_400,
     PENDING: 900,
-    OFF: 300,
+    OFF: 900,
     READS: 300,
     TAIL: 180,
     HALF: 420,
@@ -76,7 +76,7 @@ class Plan:
     idle_each: int = 1_000
     long_poll_ms: int = 10_000
     idle_s: float = 20
-    plain_pairs: int = 8
+    plain_pairs: int = 24
     plain_warm_s: float = 0.3
     plain_s: float = 2
     plain_backlog_bytes: int = 16 * 1024 * 1024
