@@ -255,7 +255,7 @@ def test_a_left_socket_is_replaced_and_a_used_one_is_not(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
-        ({"owner": "nobody-of-that-name"}, "there is no user"),
+        ({"owner": "nobody-of-that-name"}, "there is no such user"),
         ({"group": "no-such-group"}, "there is no group"),
     ],
 )
