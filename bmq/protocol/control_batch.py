@@ -29,6 +29,16 @@ class ControlType(IntEnum):
     KRAFT_VOTERS = 6
 
 
+class OwnControlType(IntEnum):
+    """Kind of a control record of ours, in the second int16 of its key. All are here, so that no two have one number."""
+
+    HELD_RECORDS = 100
+    DELIVERY = 101
+    HALF_MESSAGES = 102
+    SKIPPED_OFFSETS = 103
+    """In answers alone; no log has it."""
+
+
 class EndTransactionMarker(NamedTuple):
     """The content of the control record that ends a transaction. `control_type` is COMMIT or ABORT."""
 
@@ -58,22 +68,22 @@ def encode_end_transaction_marker(
     )
 
 
-def own_control_key(number: int) -> bytes:
-    """The key of a control record of ours, which clients skip. Read its number by `own_control_number`.
+def own_control_key(control_type: OwnControlType) -> bytes:
+    """The key of a control record of ours, which clients skip. Read its type by `own_control_type`.
 
     The version is one that clients do not know. librdkafka (2.16, `rd_kafka_op_handle_std`) puts a record of version 0 and any
     type between the messages that the application has not had yet. A consumer that is closed before it has had them throws
     them away, takes the place behind the control record for its position, and commits that: the messages are lost to its group.
     """
-    return _INT16_PAIR.pack(_OWN_KEY_VERSION, number)
+    return _INT16_PAIR.pack(_OWN_KEY_VERSION, control_type)
 
 
-def own_control_number(key: bytes | None) -> int | None:
-    """The number in a control record's key, of whatever version: earlier releases wrote 0. None: the key is not of two numbers."""
+def own_control_type(key: bytes | None) -> OwnControlType | None:
+    """The type in a control record's key, of whatever version: earlier releases wrote 0. None: it is not one of ours."""
     if key is None or len(key) != _INT16_PAIR.size:
         return None
     number: int = _INT16_PAIR.unpack(key)[1]
-    return number
+    return OwnControlType(number) if number in OwnControlType._value2member_map_ else None
 
 
 def control_type_of(record: Record) -> ControlType | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bmq.protocol.control_batch import own_control_key
+from bmq.protocol.control_batch import OwnControlType, own_control_key
 from bmq.protocol.record_batch import (
     CONTROL,
     NO_PRODUCER_EPOCH,
@@ -23,14 +23,12 @@ from bmq.protocol.record_batch import (
 )
 from bmq.records.records_twin import append_varint
 
-SKIPPED_TYPE: Final = 103
-"""The type of the control record; no batch in a log has it."""
 _NO_VALUE: Final = -1
 
 
 def skipped_offsets(base_offset: int, last_offset_delta: int, leader_epoch: int) -> bytearray:
     """The batch for the offsets from `base_offset` to `last_offset_delta` behind it."""
-    key = own_control_key(SKIPPED_TYPE)
+    key = own_control_key(OwnControlType.SKIPPED_OFFSETS)
     body = bytearray(1)  # attributes
     append_varint(body, 0)  # of time
     append_varint(body, last_offset_delta)

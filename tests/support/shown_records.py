@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from bmq.protocol.batch_records import Record, decode_records
 from bmq.protocol.compression import Buffer
-from bmq.protocol.control_batch import own_control_key
+from bmq.protocol.control_batch import OwnControlType, own_control_key
 from bmq.protocol.record_batch import BatchHeader
-from bmq.records.skipped_offsets import SKIPPED_TYPE
 
-_KEY = own_control_key(SKIPPED_TYPE)
+_KEY = own_control_key(OwnControlType.SKIPPED_OFFSETS)
 
 
 def shown_records(batch: Buffer, position: int = 0) -> tuple[Record, ...]:

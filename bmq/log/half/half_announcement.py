@@ -25,10 +25,9 @@ from bmq.log.half.half_headers import CHECK_ID_BYTES_MAX, Outcome
 from bmq.log.timers.announcements import NamedBatch
 from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.compression import DECOMPRESSED_BYTES_MAX, Buffer, Compression, compress, decompress
-from bmq.protocol.control_batch import own_control_key, own_control_number
+from bmq.protocol.control_batch import OwnControlType, own_control_key, own_control_type
 from bmq.protocol.record_batch import CONTROL, NO_TIMESTAMP_MS, CorruptRecords
 
-HALF_TYPE: Final = 102
 DISTANCE_MAX: Final = 8
 _VERSION: Final = 0
 _HEAD: Final = Struct(">BBBiiIiq")
@@ -107,7 +106,7 @@ def encode_half(
     parts += (_DECISION.pack(*decision) for decision in decisions)
     parts += ids
     parts.append(bodies if codec is Compression.NONE else bytes(compress(codec, bodies, level)))
-    record = Record(own_control_key(HALF_TYPE), b"".join(parts), timestamp_ms=NO_TIMESTAMP_MS)
+    record = Record(own_control_key(OwnControlType.HALF_MESSAGES), b"".join(parts), timestamp_ms=NO_TIMESTAMP_MS)
     return encode_batch((record,), attributes=CONTROL)
 
 
@@ -117,7 +116,7 @@ def parse_half(batch: Buffer, position: int = 0) -> HalfAnnouncement | None:
     Raises CorruptRecords if it contradicts itself, or has a version that this release does not know.
     """
     records = decode_records(batch, position)
-    if len(records) != 1 or own_control_number(records[0].key) != HALF_TYPE:
+    if len(records) != 1 or own_control_type(records[0].key) is not OwnControlType.HALF_MESSAGES:
         return None
     value = records[0].value or b""
     if not value or value[0] != _VERSION:

@@ -7,16 +7,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from bmq.log.half.half_announcement import HALF_TYPE, HalfAnnouncement, parse_half
+from bmq.log.half.half_announcement import HalfAnnouncement, parse_half
 from bmq.log.half.half_headers import Outcome
 from bmq.log.half.half_order import FINISHED_MAX, HalfDecision, HalfMessage
 from bmq.log.timers.announcements import NamedBatch, Position
 from bmq.log.timers.waiting_records import Pending
 from bmq.protocol.compression import Buffer
-from bmq.protocol.control_batch import own_control_key
+from bmq.protocol.control_batch import OwnControlType, own_control_key
 from bmq.protocol.record_batch import HEADER_BYTES, BatchHeader
 
-_NUMBER_FIELD: Final = own_control_key(HALF_TYPE)[2:]
+_NUMBER_FIELD: Final = own_control_key(OwnControlType.HALF_MESSAGES)[2:]
 """The end of the key of an announcement's control record; in front of it is a version, which was 0 in earlier releases."""
 _KEY_WITHIN_BYTES: Final = 32
 

@@ -28,11 +28,9 @@ from typing import Final, NamedTuple, overload
 
 from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.compression import DECOMPRESSED_BYTES_MAX, Buffer, Compression, compress, decompress
-from bmq.protocol.control_batch import own_control_key, own_control_number
+from bmq.protocol.control_batch import OwnControlType, own_control_key, own_control_type
 from bmq.protocol.record_batch import CONTROL, NO_TIMESTAMP_MS, BatchHeader, CorruptRecords
 
-HELD_TYPE: Final = 100
-DELIVERY_TYPE: Final = 101
 _VERSION: Final = 0
 _WITH_CANCELS: Final = 1
 _HELD: Final = Struct(">BBiIi")
@@ -213,7 +211,7 @@ def encode_held(
         entries = b"".join(_ENTRY.pack(*row) for row in rows)
     head = _HELD.pack(_WITH_CANCELS if cancels else _VERSION, codec, len(held) + len(cancels), *behind)
     packed = held.bodies if codec is Compression.NONE else compress(codec, held.bodies, level)
-    return _control_batch(HELD_TYPE, b"".join((head, entries, packed)))
+    return _control_batch(OwnControlType.HELD_RECORDS, b"".join((head, entries, packed)))
 
 
 def _packed(records: Sequence[HeldRecord]) -> PackedHeld:
@@ -227,10 +225,10 @@ def _packed(records: Sequence[HeldRecord]) -> PackedHeld:
 def encode_delivery(delivery: Delivery) -> bytearray:
     """The control batch that announces a delivery."""
     value = _DELIVERY.pack(_VERSION, *delivery.behind, *delivery.before, *delivery.after)
-    return _control_batch(DELIVERY_TYPE, value)
+    return _control_batch(OwnControlType.DELIVERY, value)
 
 
-def _control_batch(control_type: int, value: bytes) -> bytearray:
+def _control_batch(control_type: OwnControlType, value: bytes) -> bytearray:
     return encode_batch(
         (Record(own_control_key(control_type), value, timestamp_ms=NO_TIMESTAMP_MS),), attributes=CONTROL
     )
@@ -243,13 +241,14 @@ def parse_announcement(batch: Buffer, position: int = 0) -> Announcement | None:
     its records.
     """
     records = decode_records(batch, position)
-    control_type = own_control_number(records[0].key) if len(records) == 1 else None
-    if control_type not in (HELD_TYPE, DELIVERY_TYPE):
+    control_type = own_control_type(records[0].key) if len(records) == 1 else None
+    if control_type not in (OwnControlType.HELD_RECORDS, OwnControlType.DELIVERY):
         return None
     value = records[0].value or b""
-    if not value or value[0] not in (_VERSION, *((_WITH_CANCELS,) if control_type == HELD_TYPE else ())):
+    is_held = control_type is OwnControlType.HELD_RECORDS
+    if not value or value[0] not in ((_VERSION, _WITH_CANCELS) if is_held else (_VERSION,)):
         raise CorruptRecords(f"an announcement of type {control_type} with version {value[:1].hex() or 'none'}")
-    return _parse_held(value) if control_type == HELD_TYPE else _parse_delivery(value)
+    return _parse_held(value) if is_held else _parse_delivery(value)
 
 
 def _parse_held(value: bytes) -> Held:

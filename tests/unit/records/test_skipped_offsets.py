@@ -7,7 +7,7 @@ import pytest
 from bmq.protocol.batch_records import decode_records
 from bmq.protocol.control_batch import control_type_of
 from bmq.protocol.record_batch import BatchHeader, verify_crc
-from bmq.records.skipped_offsets import SKIPPED_TYPE, skipped_offsets
+from bmq.records.skipped_offsets import skipped_offsets
 
 pytestmark = pytest.mark.unit
 
@@ -21,5 +21,5 @@ def test_the_record_is_at_the_last_offset_and_of_a_type_that_clients_skip(last_o
     assert (header.base_offset, header.end_offset, header.leader_epoch) == (7, 8 + last_offset_delta, 3)
     assert header.is_control and not header.has_producer_id
     (record,) = decode_records(batch)
-    assert (record.key, record.value, record.headers) == (b"\0\1" + SKIPPED_TYPE.to_bytes(2, "big"), None, ())
+    assert (record.key, record.value, record.headers) == (b"\0\1\0\x67", None, ())
     assert control_type_of(record) is None
