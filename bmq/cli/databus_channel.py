@@ -14,6 +14,7 @@ import typer
 from rich.table import Table
 
 from bmq.channels.channel import SCHEMA_BYTES_MAX, Acks, Compression, InvalidChannel, KeyBy, SchemaCheck, SpoolFull
+from bmq.cli.bounded_file import read_bounded
 from bmq.cli.cluster import AsJson, DryRun, Yes
 from bmq.cli.cluster_client import ClusterClient, ClusterRefused
 from bmq.cli.cluster_output import quoted, when_text
@@ -307,14 +308,7 @@ def _schema(path: Path) -> str:
 
 
 def _content(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            data = file.read(SCHEMA_BYTES_MAX + 1)
-    except OSError as error:
-        raise InvalidChannel(f"cannot read {path}: {error.strerror or error}") from None
-    if len(data) > SCHEMA_BYTES_MAX:
-        raise InvalidChannel(f"{path} has more than {SCHEMA_BYTES_MAX} bytes")
-    return data
+    return read_bounded(path, SCHEMA_BYTES_MAX, InvalidChannel)
 
 
 # -- Asking --------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from bmq.cli.bounded_file import read_bounded
 from bmq.table_definitions.definition import InvalidDefinition, TableDefinition
 
 STANDARD_INPUT: Final = "-"
@@ -67,14 +68,7 @@ def _beside(directory: Path, file: object, key: str) -> Path:
 
 
 def _read(path: Path) -> bytes:
-    try:
-        with path.open("rb") as opened:
-            data = opened.read(_FILE_BYTES_MAX + 1)
-    except OSError as error:
-        raise InvalidDefinition(f"cannot read {path}: {error.strerror or error}") from None
-    if len(data) > _FILE_BYTES_MAX:
-        raise InvalidDefinition(f"{path} has more than {_FILE_BYTES_MAX} bytes")
-    return data
+    return read_bounded(path, _FILE_BYTES_MAX, InvalidDefinition)
 
 
 def _parsed(data: bytes, name: str) -> Any:

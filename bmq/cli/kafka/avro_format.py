@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import fastavro
 
+from bmq.cli.bounded_file import read_bounded
 from bmq.cli.kafka.model import KafkaFailed
 from bmq.cli.kafka.value_format import BadValue, compact_json, parsed_json
 from bmq.protocol.error_codes import ErrorCode
@@ -25,13 +26,7 @@ _COMPLEX: Final = frozenset({"record", "error", "enum", "fixed", "array", "map"}
 
 def read_schema(path: Path) -> Any:
     """The parsed schema of an .avsc file. Raises KafkaFailed."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(SCHEMA_BYTES_MAX + 1)
-    except OSError as error:
-        raise _bad_schema(f"cannot read {path}: {error.strerror or error}") from None
-    if len(data) > SCHEMA_BYTES_MAX:
-        raise _bad_schema(f"{path} has more than {SCHEMA_BYTES_MAX} bytes")
+    data = read_bounded(path, SCHEMA_BYTES_MAX, _bad_schema)
     try:
         schema = fastavro.parse_schema(json.loads(data))
         takes_bytes(schema)

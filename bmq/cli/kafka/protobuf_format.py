@@ -14,6 +14,7 @@ from google.protobuf.json_format import ParseError as NoMapping
 from google.protobuf.message import DecodeError, EncodeError
 from google.protobuf.message_factory import GetMessageClass
 
+from bmq.cli.bounded_file import read_bounded
 from bmq.cli.kafka.model import KafkaFailed
 from bmq.cli.kafka.value_format import BadValue, parsed_json
 from bmq.protocol.error_codes import ErrorCode
@@ -28,13 +29,7 @@ _WELL_KNOWN: Final = "google.protobuf."
 
 def read_message(path: Path, message: str) -> Descriptor:
     """A message of a file that `protoc --include_imports --descriptor_set_out` wrote. Raises KafkaFailed."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(SCHEMA_BYTES_MAX + 1)
-    except OSError as error:
-        raise _bad_schema(f"cannot read {path}: {error.strerror or error}") from None
-    if len(data) > SCHEMA_BYTES_MAX:
-        raise _bad_schema(f"{path} has more than {SCHEMA_BYTES_MAX} bytes")
+    data = read_bounded(path, SCHEMA_BYTES_MAX, _bad_schema)
     try:
         return ProtobufSchema(data, message).message
     except SchemaRefused as error:
