@@ -14,13 +14,12 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from google.protobuf.descriptor_pb2 import FileDescriptorSet
-from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from bmq.spark.tables.markers import MARKER
 from bmq.table_definitions.protobuf_framing import NotFramed, message_bytes
+from bmq.table_definitions.protobuf_schema import ProtobufSchema
 
 Path: TypeAlias = tuple[str, ...]
 Indexes: TypeAlias = tuple[int, tuple[int, ...]]
@@ -60,10 +59,7 @@ class ProtobufColumns:
     def __init__(
         self, descriptor_set: bytes, message: str, paths: Sequence[Path], indexes_by_id: Iterable[Indexes] = ()
     ) -> None:
-        pool = DescriptorPool()
-        for file in FileDescriptorSet.FromString(descriptor_set).file:
-            pool.Add(file)
-        descriptor = pool.FindMessageTypeByName(message)
+        descriptor = ProtobufSchema(descriptor_set, message).message
         self._parse = GetMessageClass(descriptor).FromString
         self._columns = [_column(descriptor, path) for path in paths]
         self._indexes_by_id = dict(indexes_by_id)
