@@ -28,7 +28,7 @@ class TracedFetchJob(FetchJob):
     def _read_partitions(self) -> None:
         span = self._root.begin("read from memory", self._shared.loop.time())
         super()._read_partitions()
-        # What is not from the tail of a log is from the read cache, or is sent out of a local file.
+        # Bytes that are not from the tail of a log are from the read cache, or are sent out of a local file.
         tail_bytes, cached_bytes = self._tail_bytes, self._total_bytes - self._tail_bytes
         about = {"bmq.tail_bytes": tail_bytes, "bmq.cached_bytes": cached_bytes, "bmq.partitions": len(self._logs)}
         span.attributes.update(about)

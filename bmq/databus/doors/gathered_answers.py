@@ -25,7 +25,7 @@ class GatheredAnswers:
 
     @property
     def numbers(self) -> list[int]:
-        """Of the accepted records, in order."""
+        """The numbers of the accepted records, in order."""
         return [answer.number for answer in self.answers if answer.code is Code.ACCEPTED]
 
     @property
@@ -34,6 +34,6 @@ class GatheredAnswers:
 
     @property
     def refusal(self) -> Refusal | None:
-        """Of the first record that was not taken after all: the spool could not be written."""
+        """The refusal of the first record that could not be written to the spool; None if all were."""
         failed = next((answer for answer in self.answers if answer.code >= Code.RETRY), None)
         return None if failed is None else Refusal(failed.code, failed.sentence, failed.retry_after_ms)
