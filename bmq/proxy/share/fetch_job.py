@@ -22,7 +22,7 @@ from bmq.protocol.share_state_messages import (
     ShareAcquireRequest,
 )
 from bmq.protocol.turns import NO_TURNS, Pace, Turns
-from bmq.proxy.share.partition_reads import NOTHING, Offer, acquire_of, read_offer, reset_offset
+from bmq.proxy.share.partition_reads import NOTHING, Offer, acquire_of, question_of, read_offer, reset_offset
 from bmq.proxy.share.positions import FULL
 from bmq.proxy.share.read_batches import records_around
 
@@ -105,7 +105,7 @@ class _PartitionState:
 
 class _Asked(NamedTuple):
     state: _PartitionState
-    log: PartitionLog
+    log: PartitionLog | None  # None: it is not started yet
     offset: int  # where it was read; -1: a question without a read
     offer: Offer
     part: AcquirePartition
@@ -206,9 +206,12 @@ class ShareFetchJob:
             if pace.is_over():
                 await self._turns.next()
             log = self._log_of(state)
-            if log is None:
-                continue
             position = consumers.positions.get(state.place_key)
+            if log is None:
+                if position is None and not self._terms.is_keyed:
+                    # After the end of a node the log and the state may both have to be started: at the same time.
+                    questions.append(self._question(state, None))
+                continue
             state.bound_offset = self._bound_offset(log)
             state.seen = None if position is None else (position.next_offset, position.version)
             if state.barred_until_s > self._shared.loop.time():
@@ -242,10 +245,10 @@ class ShareFetchJob:
                 consumers.positions.pass_on(one.state.place_key, one.offer.taken_offset)
         return [*questions, *offers]
 
-    def _question(self, state: _PartitionState, log: PartitionLog) -> _Asked:
+    def _question(self, state: _PartitionState, log: PartitionLog | None) -> _Asked:
         """A request that asks the shard for the member's position, and offers no records."""
         self._is_current = state.is_asked = True
-        part = acquire_of(log, NOTHING, 0, self._wanted.batch_size)
+        part = question_of(state.topic_partition, log, self._wanted.batch_size)
         part.reset_offset = state.reset
         return _Asked(state, log, -1, NOTHING, part)
 
@@ -343,6 +346,8 @@ class ShareFetchJob:
 
     async def _reset(self, one: _Asked) -> bool:
         """Find the start offset of the share partition. The next round sends it to the shard, which writes it."""
+        if one.log is None:
+            return False
         terms, now_ms = self._terms, self._services.clock.now_ms()
         try:
             one.state.reset = await reset_offset(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from bmq.log.partition_log import PartitionLog
+from bmq.log.partition_log import PartitionLog, TopicPartition
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 from bmq.protocol.share_state_messages import RECORD_LIMIT, AcquirePartition, OffsetRange
@@ -97,16 +97,23 @@ async def read_offer(
 
 
 def acquire_of(log: PartitionLog, offer: Offer, records_max: int, batch_size: int) -> AcquirePartition:
-    """The part of a ShareAcquire request for the offer's records; without batches it asks where to read."""
-    topic_id, partition = log.topic_partition
+    """The part of a ShareAcquire request for the offer's records."""
+    part = question_of(log.topic_partition, log, batch_size)
+    part.records_max = records_max
+    part.batches = offset_ranges(offer.batches)
+    part.archive = offer.unseen
+    return part
+
+
+def question_of(topic_partition: TopicPartition, log: PartitionLog | None, batch_size: int) -> AcquirePartition:
+    """The part of a ShareAcquire request that asks where to read. `log`: None while it is not started."""
+    topic_id, partition = topic_partition
     return AcquirePartition(
         topic_id=topic_id,
         partition=partition,
-        records_max=records_max,
+        records_max=0,
         batch_size=batch_size,
-        log_start_offset=log.log_start_offset,
-        batches=offset_ranges(offer.batches),
-        archive=offer.unseen,
+        log_start_offset=-1 if log is None else log.log_start_offset,
     )
 
 

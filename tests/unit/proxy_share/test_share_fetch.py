@@ -280,6 +280,40 @@ async def test_an_idle_partition_is_started_and_awaited(cluster: ShareCluster) -
     assert acquired_of(response) == [(0, 0, 1)]
 
 
+async def test_the_state_is_asked_for_while_the_log_starts(cluster: ShareCluster) -> None:
+    """Both may have to be started, at different nodes: one behind the other doubles the wait after the end of a node."""
+    cluster.fetch_cluster.produce(0)
+    await Member(cluster).fetch()
+    cluster.fetch_cluster.produce(0)
+    cluster.consumers.positions.forget(("g", TopicPartition(TOPIC_ID, 0)))
+    partitions, started = cluster.fetch_cluster.partitions, asyncio.Event()
+    partitions.idle.add(TopicPartition(TOPIC_ID, 0))
+    start = partitions.leader_of
+
+    async def slowly(topic_partition: TopicPartition) -> Any:
+        await started.wait()
+        return await start(topic_partition)
+
+    partitions.leader_of = slowly  # type: ignore[method-assign]
+    before = len(cluster.states.acquires)
+    waiting = asyncio.ensure_future(Member(cluster, "other").fetch(max_wait_ms=NEVER_MS))
+    await turns()
+    (question,) = (part for one in cluster.states.acquires[before:] for part in one.partitions)
+    assert (question.log_start_offset, list(question.batches)) == (-1, [])
+    started.set()
+    assert acquired_of(await waiting) == [(1, 1, 1)]
+    assert len(cluster.states.acquires) == before + 2
+
+
+@pytest.mark.parametrize("is_keyed", [False, True])
+async def test_a_new_share_partition_begins_once_its_log_is_started(is_keyed: bool) -> None:
+    cluster = ShareCluster(**({"bmq_share_subscription_type": "key_shared"} if is_keyed else {}))
+    cluster.fetch_cluster.produce(0)
+    cluster.fetch_cluster.partitions.idle.add(TopicPartition(TOPIC_ID, 0))
+    assert acquired_of(await Member(cluster).fetch(max_wait_ms=NEVER_MS)) == [(0, 0, 1)]
+    await cluster.close()
+
+
 async def test_a_server_that_stops_answers_what_waits(cluster: ShareCluster) -> None:
     waiting = asyncio.ensure_future(Member(cluster).fetch(max_wait_ms=NEVER_MS))
     await turns()
