@@ -151,10 +151,17 @@ class ShareHistory:
         seen = self._seen[hold.spot]
         if kind is not AckType.RENEW:
             seen.holds.remove(hold)
+            self._end_newer_locks(seen, hold)
         if kind in (AckType.ACCEPT, AckType.REJECT, AckType.GAP):
             seen.may_be_ended = True
         seen.may_be_accepted |= kind in (AckType.ACCEPT, AckType.GAP)
         seen.may_be_rejected |= kind is AckType.REJECT
+
+    def _end_newer_locks(self, seen: _Seen, hold: Hold) -> None:
+        """An acknowledgement names no delivery: the server takes what a member says of an older one for its newest."""
+        for other in seen.holds:
+            if other.member_id == hold.member_id and other.count > hold.count:
+                other.until_s = min(other.until_s, self._now_s())
 
     def settled(self, hold: Hold, kind: AckType, newest_before: int, sent_s: float) -> None:
         """The acknowledgement was answered without an error. `newest_before`: `newest` when it was sent, at `sent_s`."""

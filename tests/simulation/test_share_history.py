@@ -90,6 +90,29 @@ def test_a_record_whose_acknowledgement_was_refused_stays_locked() -> None:
     assert released.history.refusal_count == 1
 
 
+def test_what_a_member_says_of_an_older_delivery_ends_the_lock_of_its_newest() -> None:
+    """Its lock ran out, it was given the record again, and released the older delivery."""
+    world = World()
+    world.history.limited(3)
+    late = world.deliver("a", 1)
+    world.now_s = 4.0
+    newest = world.deliver("a", 2)
+    world.settle(late, AckType.RELEASE)
+    world.history.settling(newest, AckType.ACCEPT)
+    world.history.refused(newest, AckType.ACCEPT)
+    world.deliver("b", 3)
+    renewed = World()
+    renewed.history.limited(3)
+    late = renewed.deliver("a", 1)
+    renewed.now_s = 4.0
+    newest = renewed.deliver("a", 2)
+    renewed.settle(late, AckType.RENEW)
+    renewed.history.settling(newest, AckType.ACCEPT)
+    renewed.history.refused(newest, AckType.ACCEPT)
+    with pytest.raises(Violation, match=r"is locked by a until .*, an acknowledgement of it was refused"):
+        renewed.deliver("b", 3)
+
+
 def test_a_released_record_waits_for_its_back_off() -> None:
     world = World((1_000, 1_500))
     world.now_s = 2.0
