@@ -488,7 +488,7 @@ def _source(kind: str, bootstrap: str, options: Sequence[str] | None) -> Source:
 def _cluster(bootstrap: str, kafka: Sequence[str] | None) -> Cluster:
     from bmq.spark.jobs.cluster import Cluster
 
-    return Cluster({**cluster_settings(bootstrap, kafka), "bootstrap.servers": bootstrap})
+    return Cluster(cluster_settings(bootstrap, kafka))
 
 
 def _store(url: str, bootstrap: str) -> StoreAddress:

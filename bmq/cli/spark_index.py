@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
 import typer
 
 from bmq.cli.job import job
-from bmq.cli.kafka.options import DEFAULT_BOOTSTRAP, Bootstrap, settings_of
+from bmq.cli.kafka.options import DEFAULT_BOOTSTRAP, Bootstrap
 from bmq.cli.rest_options import DEFAULT_URL, Rest, current_login, with_login
 from bmq.cli.spark_tables import (
+    BatchesAsJson,
     Checkpoints,
     Conf,
+    Jars,
     Master,
     MaxOffsets,
     MergeEvery,
@@ -21,8 +24,10 @@ from bmq.cli.spark_tables import (
     TriggerS,
     Warehouse,
     place_words,
+    spark_words,
     stream_words,
 )
+from bmq.spark.tables.job_lines import OutputForm
 
 spark_index_app = typer.Typer()
 
@@ -63,26 +68,26 @@ def index_command(
             help="Only write this day (UTC) anew from the topic, and end; the index's job may run meanwhile",
         ),
     ] = "",
+    jars: Jars = "",
     master: Master = "",
     conf: Conf = None,
+    as_json: BatchesAsJson = False,
 ) -> None:
     """Keep one index of the cluster: write its topic's records into it until Ctrl-C. Exit codes: docs/TABLES_JOB.md."""
-    arguments = [
-        *("--table", name, "--rest", rest, "--bootstrap", bootstrap),
-        *place_words(warehouse, checkpoints, None, name),
-        *stream_words(source, options, trigger_s, max_offsets, merge_every, is_available_now=is_available_now),
-        *(["--take-over"] if is_taken_over else []),
-        *(["--rebuild-day", rebuild_day] if rebuild_day else []),
-    ]
     check_day(rebuild_day)
-    settings = settings_of(conf, "--conf")
     with job():
-        from bmq.spark.jobs.session import open_session
+        arguments = [
+            *place_words(warehouse, checkpoints, None, name),
+            *stream_words(source, options, trigger_s, max_offsets, merge_every, is_available_now=is_available_now),
+            *spark_words(jars, master, conf),
+            *(["--take-over"] if is_taken_over else []),
+            *(["--rebuild-day", rebuild_day] if rebuild_day else []),
+            *("--table", name, "--rest", rest, "--bootstrap", bootstrap),
+            *("--output", OutputForm.JSON if as_json else OutputForm.TEXT),
+        ]
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         from bmq.spark.tables.__main__ import main
         from bmq.spark.tables.stop_signals import receive_interrupts
 
         receive_interrupts()
-        open_session(f"bmq index {name}", master=master, conf=settings)
-        code = main(arguments, current_login())
-    sys.stdout.flush()
-    raise typer.Exit(code)
+        raise typer.Exit(main(arguments, current_login()))

@@ -74,6 +74,7 @@ Master = Annotated[
     str, typer.Option("--master", metavar="URL", help="Spark's master, outside of spark-submit [local[*]]")
 ]
 Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark")]
+BatchesAsJson = Annotated[bool, typer.Option("--json", help="A line of JSON for each batch")]
 
 
 @commands.command("table")
@@ -100,7 +101,7 @@ def table_command(
     jars: Jars = "",
     master: Master = "",
     conf: Conf = None,
-    as_json: Annotated[bool, typer.Option("--json", help="A line of JSON for each batch")] = False,
+    as_json: BatchesAsJson = False,
 ) -> None:
     """Keep one table of the cluster: write its topic into Iceberg until Ctrl-C. Exit codes: docs/TABLES_JOB.md."""
     with job():
@@ -109,7 +110,7 @@ def table_command(
             *stream_words(
                 source, source_options, trigger_s, max_offsets, merge_every, is_available_now=is_available_now
             ),
-            *_spark(jars, master, conf),
+            *spark_words(jars, master, conf),
             *(["--take-over"] if is_taken_over else []),
             *(["--accept-rollback"] if is_rollback_accepted else []),
             *("--table", name, "--rest", rest, "--bootstrap", bootstrap),
@@ -152,7 +153,7 @@ def tables_command(
     with job():
         shared = [
             *stream_words(source, source_options, trigger_s, max_offsets, merge_every, is_available_now=False),
-            *_spark(jars, master, conf),
+            *spark_words(jars, master, conf),
             *("--rest", rest, "--bootstrap", bootstrap, "--output", OutputForm.STATES, "--end-with-parent"),
         ]
         place_words(warehouse, checkpoints, catalog_options, "NAME")
@@ -246,8 +247,8 @@ def stream_words(
     return words + ([] if merge_every is None else ["--merge-every", str(merge_every)])
 
 
-def _spark(jars: str, master: str, conf: Sequence[str] | None) -> list[str]:
-    """Under spark-submit its own settings hold, and `conf` is added. Raises typer.BadParameter."""
+def spark_words(jars: str, master: str, conf: Sequence[str] | None) -> list[str]:
+    """Arguments of the job of tables: Spark's settings. Under spark-submit its own settings hold, and `conf` is added. Raises typer.BadParameter."""
     settings: list[str] = []
     if jars:
         settings.append(f"spark.jars={_jar_files(jars)}")

@@ -121,8 +121,8 @@ class Story:
         )
         pace = ("--max-offsets-per-trigger", str(OFFSETS_PER_TRIGGER), "--bootstrap", self.server.bootstrap)
         return self.command(
-            *("spark", "index", self.name, *place, *pace, "--master", "local[2]"),
-            *("--conf", f"spark.jars={JARS_OF_SPARK}", "--conf", "spark.sql.shuffle.partitions=2", *options),
+            *("spark", "index", self.name, *place, *pace, "--master", "local[2]", "--json"),
+            *("--jars", JARS_OF_SPARK, "--conf", "spark.sql.shuffle.partitions=2", *options),
         )
 
     def answers(self) -> list[Answer]:

@@ -55,8 +55,7 @@ def connected(
         from bmq.cli.kafka.client import KafkaClient
     except ModuleNotFoundError as error:
         raise missing_library(error) from error
-    config = {**settings, "bootstrap.servers": bootstrap}
-    return KafkaClient(config) if answer_wait_s is None else KafkaClient(config, answer_wait_s=answer_wait_s)
+    return KafkaClient(settings) if answer_wait_s is None else KafkaClient(settings, answer_wait_s=answer_wait_s)
 
 
 def missing_library(error: ModuleNotFoundError) -> BmqError:
@@ -67,11 +66,14 @@ def missing_library(error: ModuleNotFoundError) -> BmqError:
 
 
 def cluster_settings(bootstrap: str, given: Sequence[str] | None) -> dict[str, str]:
-    """Settings of `--kafka` over those that the profile has for these servers. Raises typer.BadParameter, ProfilesUnusable."""
+    """A client's settings: `bootstrap`, and those of `--kafka` over those that the profile has for these servers.
+
+    Raises typer.BadParameter, ProfilesUnusable.
+    """
     found = in_force()
     files = found.profile.kafka_files if found is not None and found.profile.bootstrap == bootstrap else ()
     of_files = kafka_settings([f"@{name}" for name in files])
-    return {**kafka_settings_for(bootstrap), **of_files, **kafka_settings(given)}
+    return {**kafka_settings_for(bootstrap), **of_files, **kafka_settings(given), "bootstrap.servers": bootstrap}
 
 
 def kafka_settings(given: Sequence[str] | None) -> dict[str, str]:

@@ -172,3 +172,21 @@ def test_others_are_kept_away_from_a_service_without_a_token() -> None:
     refused = bmq("serve", "--warehouse", "/w", "--listen", "0.0.0.0:0")
     assert isinstance(refused.exception, BmqError)
     assert "name --token-file, or listen on 127.0.0.1" in str(refused.exception)
+
+
+def test_a_service_and_a_local_query_ask_the_named_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[dict[str, str]] = []
+
+    def unusable(config: dict[str, str]) -> Any:
+        given.append(config)
+        raise BmqError("seen")
+
+    monkeypatch.setattr("bmq.index.serving.serve", lambda settings, _: given.append(settings.kafka))
+    monkeypatch.setattr("bmq.index.stored_index.stored_index", lambda form: form)
+    monkeypatch.setattr("bmq.index.topic_log.TopicLog", unusable)
+    monkeypatch.setattr("bmq.cli.index.ClusterClient.get", lambda *_: {})
+    options = ("--warehouse", "/w", "--bootstrap", "h1:1,h2:2", "--kafka", "client.id=i")
+    served = bmq("serve", *options)
+    assert served.exit_code == 0, served.output
+    assert str(bmq("query", "i", "--local", *options).exception) == "seen"
+    assert given == [{"bootstrap.servers": "h1:1,h2:2", "client.id": "i"}] * 2

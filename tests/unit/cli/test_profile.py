@@ -147,11 +147,12 @@ def test_settings_of_kafka_clients(tmp_path: Path, no_profiles: Path, monkeypatc
         with monkeypatch.context() as patched:
             patched.setenv("SECRET", "geheim und mehr")
             assert cluster_settings("b1:9092", ["security.protocol=SSL"]) == {
+                "bootstrap.servers": "b1:9092",
                 "security.protocol": "SSL",
                 "sasl.username": "alice",
                 "sasl.password": "geheim und mehr",
             }
-        assert cluster_settings("elsewhere:9092", None) == {}
+        assert cluster_settings("elsewhere:9092", None) == {"bootstrap.servers": "elsewhere:9092"}
     finally:
         take_back()
     assert "geheim" not in no_profiles.read_text()

@@ -93,6 +93,20 @@ def test_the_job_of_one_table(job_arguments: list[tuple[list[str], RestLogin | N
     assert conf["spark.master"] == "local[*]" and conf["spark.driver.memory"] == "700m"
 
 
+def test_the_job_of_an_index_takes_the_options_of_a_table(
+    job_arguments: list[tuple[list[str], RestLogin | None]], tmp_path: Path
+) -> None:
+    (tmp_path / "a.jar").touch()
+    result = bmq("index", "i", *PLACES, "--jars", str(tmp_path), "--conf", "a=b", "--rebuild-day", "2026-11-29")
+    assert result.exit_code == 2, result.output
+    bmq("index", "i", *PLACES, "--json", "--available-now")
+    (arguments, _), (other, _) = job_arguments
+    assert values(arguments, "--table") == ["i"] and values(arguments, "--checkpoint") == ["hdfs://nn/c/i"]
+    assert {f"spark.jars={tmp_path}/a.jar", "spark.master=local[*]", "a=b"} <= set(values(arguments, "--conf"))
+    assert values(arguments, "--rebuild-day") == ["2026-11-29"]
+    assert (values(arguments, "--output"), values(other, "--output")) == (["text"], ["json"])
+
+
 def test_settings_of_spark_submit_hold(
     job_arguments: list[tuple[list[str], RestLogin | None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
