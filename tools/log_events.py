@@ -118,11 +118,16 @@ class _Module:
         self.package = place.parts[0]
         self._path = path
         self._source_text = path.read_text(encoding="utf-8")
+        self._assigned: dict[_Function, dict[str, list[ast.expr]]] = {}
 
     @cached_property
     def _tree(self) -> ast.Module:
         """Most modules log nothing and have nothing that others ask for: those are not parsed, which takes most of the time."""
         return ast.parse(self._source_text, str(self._path))
+
+    @cached_property
+    def _nodes(self) -> list[ast.AST]:
+        return list(ast.walk(self._tree))
 
     def calls(self, source: _Source) -> Iterator[LogCall]:
         loggers = self._loggers(source) if "structlog" in self._source_text else {}
@@ -141,7 +146,7 @@ class _Module:
     def _loggers(self, source: _Source) -> dict[str, _Logger]:
         """By the expression that names a logger: the logger's name and the fields bound to it."""
         found: dict[str, _Logger] = {}
-        for node in ast.walk(self._tree):
+        for node in self._nodes:
             if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Call):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 made = node.value
@@ -177,7 +182,7 @@ class _Module:
     def _returned_keys(self) -> dict[str, list[tuple[str, ...]]]:
         """By the name of a function. All modules are asked for each name, so a module is walked once for all of them."""
         found: dict[str, list[tuple[str, ...]]] = {}
-        for node in ast.walk(self._tree):
+        for node in self._nodes:
             if isinstance(node, ast.FunctionDef):
                 for each in ast.walk(node):
                     keys = dict_keys(each.value) if isinstance(each, ast.Return) else None
@@ -191,7 +196,7 @@ class _Module:
     @cached_property
     def _class_constants(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
-        for cls in ast.walk(self._tree):
+        for cls in self._nodes:
             for node in cls.body if isinstance(cls, ast.ClassDef) else ():
                 if isinstance(node, ast.AnnAssign):
                     value = node.value
@@ -202,12 +207,24 @@ class _Module:
     def passed(self, function: str, position: int, keyword: str) -> list[ast.expr]:
         """What callers in this module pass to a function or method of this name. `position`: without `self`."""
         found = []
-        for node in ast.walk(self._tree):
+        for node in self._nodes:
             if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == function:
                 if len(node.args) > position:
                     found.append(node.args[position])
                 found.extend(word.value for word in node.keywords if word.arg == keyword)
         return found
+
+    def assigned(self, function: _Function, name: str) -> Sequence[ast.expr]:
+        """What a function of this module assigns to a local name."""
+        if function not in self._assigned:
+            found: dict[str, list[ast.expr]] = {}
+            assignments = [node for node in ast.walk(function) if isinstance(node, ast.Assign)]
+            for node in assignments:
+                for target in node.targets:
+                    if isinstance(target, ast.Name):
+                        found.setdefault(target.id, []).append(node.value)
+            self._assigned[function] = found
+        return self._assigned[function].get(name, ())
 
 
 def dict_keys(node: ast.expr | None) -> tuple[str, ...] | None:
@@ -251,12 +268,7 @@ class _Call:
         return []
 
     def _assigned(self, name: str) -> list[ast.expr]:
-        found = [
-            node.value
-            for function in self._around
-            for node in ast.walk(function)
-            if isinstance(node, ast.Assign) and any(ast.unparse(target) == name for target in node.targets)
-        ]
+        found = [value for function in self._around for value in self._module.assigned(function, name)]
         return [value for value in found if not (isinstance(value, ast.Name) and value.id == name)]
 
     def _texts(self, node: ast.expr) -> list[str]:

@@ -40,19 +40,12 @@ class Livelock(AssertionError):
 
 
 class _Timer(asyncio.TimerHandle):
-    """Of two that are due at the same time, the older one comes first, whatever else the heap had in it.
+    """One that is called at once does not say when: the handle that uvloop gives for it cannot either."""
 
-    One that is called at once does not say when: the handle that uvloop gives for it cannot either.
-    """
-
-    __slots__ = ("is_at_once", "number")
+    __slots__ = ("is_at_once",)
     is_at_once: bool
-    number: int
     _when: float  # asyncio's own, which its types leave out, as of the loop below
     _scheduled: bool
-
-    def __lt__(self, other: Any) -> bool:
-        return (self._when, self.number) < (other._when, other.number)
 
     def when(self) -> float:
         if self.is_at_once:
@@ -65,7 +58,8 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
 
     network: Network | None = None
     _ready: deque[asyncio.Handle]
-    _scheduled: list[_Timer]
+    _scheduled: list[tuple[float, int, _Timer]]
+    """When, number, timer: of two that are due at the same time, the older one comes first. Tuples compare without Python."""
     _stopping: bool
     _timer_cancelled_count: int
 
@@ -92,9 +86,8 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         timer = _Timer(when, callback, args, self, context)
-        timer.number = next(self._timer_numbers)
         timer.is_at_once = when - self._now_s < _AT_ONCE_S
-        heapq.heappush(self._scheduled, timer)
+        heapq.heappush(self._scheduled, (when, next(self._timer_numbers), timer))
         timer._scheduled = True
         return timer
 
@@ -109,8 +102,8 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self.turn_count += 1
         if not ready:
             self._jump()
-        while scheduled and (scheduled[0]._cancelled or scheduled[0]._when <= self._now_s):
-            timer = heapq.heappop(scheduled)
+        while scheduled and (scheduled[0][0] <= self._now_s or scheduled[0][2]._cancelled):
+            _, _, timer = heapq.heappop(scheduled)
             timer._scheduled = False
             if not timer._cancelled:
                 ready.append(timer)
@@ -130,12 +123,12 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         if self._stopping:
             return
         scheduled = self._scheduled
-        while scheduled and scheduled[0]._cancelled:
-            heapq.heappop(scheduled)._scheduled = False
+        while scheduled and scheduled[0][2]._cancelled:
+            heapq.heappop(scheduled)[2]._scheduled = False
         if not scheduled:
             raise Deadlock(f"nothing will ever happen again after {self._now_s} s")
-        if scheduled[0]._when > self._now_s:
-            self._now_s = scheduled[0]._when
+        if scheduled[0][0] > self._now_s:
+            self._now_s = scheduled[0][0]
             self._callbacks_at_now = 0
         if self._now_s > self._time_limit_s:
             raise TimeLimit(f"not done after {self._time_limit_s} s")
@@ -144,10 +137,10 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         self._timer_cancelled_count += 1
         if self._timer_cancelled_count > 1000 and self._timer_cancelled_count * 2 > len(self._scheduled):
-            for timer in self._scheduled:
+            for _, _, timer in self._scheduled:
                 if timer._cancelled:
                     timer._scheduled = False
-            self._scheduled[:] = [timer for timer in self._scheduled if not timer._cancelled]
+            self._scheduled[:] = [entry for entry in self._scheduled if not entry[2]._cancelled]
             heapq.heapify(self._scheduled)
             self._timer_cancelled_count = 0
 

@@ -68,7 +68,7 @@ def test_a_thousand_deadlines_have_one_timer(loop: VirtualTimeLoop) -> None:
     ledger = Ledger(loop)
     for key in range(1_000):
         ledger.add(key, 10 - key / 1_000)
-    assert sum(not timer._cancelled for timer in loop._scheduled) == 1
+    assert sum(not timer._cancelled for _, _, timer in loop._scheduled) == 1
 
 
 def test_answered_requests_do_not_pile_up(loop: VirtualTimeLoop) -> None:

@@ -11,7 +11,7 @@ from tests.unit.broker.partition_histories import STATES_SEEN, run
 
 pytestmark = pytest.mark.unit
 
-HISTORIES = 20_000 if os.environ.get("HYPOTHESIS_PROFILE") == "deep" else 400
+HISTORIES = {"deep": 20_000, "fresh": 400}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), 200)
 
 
 def test_acknowledged_batches_are_kept_once_and_in_place() -> None:

@@ -33,7 +33,7 @@ from tests.unit.broker.world import (
 
 pytestmark = pytest.mark.unit
 
-HISTORIES = 2_000 if os.environ.get("HYPOTHESIS_PROFILE") == "deep" else 60
+HISTORIES = {"deep": 2_000, "fresh": 60}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), 25)
 SMALL = replace(CONFIG, segment_bytes=1000, segment_idle_close_ms=3_000)
 
 

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import httpx
 import pytest
+import typer.testing
 from structlog.testing import capture_logs
 
 from bmq.cli import cluster_client
 from tests.unit.cli.rest_node import Node
+
+
+@pytest.fixture(autouse=True, scope="session")
+def commands_made_once() -> Iterator[None]:
+    """To make click's commands of all that Typer was told takes most of the time of a command that asks a fake."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.testing, "_get_command", cache(typer.testing._get_command))
+        yield
 
 
 @pytest.fixture(autouse=True)

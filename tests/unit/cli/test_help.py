@@ -36,7 +36,8 @@ def test_the_groups_that_are_imported_late_are_among_them() -> None:
     }
 
 
-def test_a_typing_error_is_told_of_groups_that_were_not_imported() -> None:
+def test_a_typing_error_is_told_of_groups_that_were_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("typer.testing._get_command", get_command)  # made anew: no group of it was loaded
     result = CliRunner().invoke(app, ["clutser"])
     assert result.exit_code == 2
     assert "'cluster'" in result.output

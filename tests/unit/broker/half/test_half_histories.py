@@ -41,7 +41,7 @@ class History:
     """Two producers send half messages, most of which they decide, and delayed records. The checker knows about some others."""
 
     seed: int
-    batches: int = 40
+    batches: int = 20
     plain: set[bytes] = field(default_factory=set)
     fates: dict[bytes, str] = field(default_factory=dict)
     """Value of an acknowledged half message -> commit or rollback as its producer was told, check or forgotten."""
