@@ -4,8 +4,10 @@ SOAK_MINUTES does the same as --minutes. KIND: `all`, or of server_standstill an
 late_calls (to the NameNode, carried out after they were given up), power_loss (of all DataNodes; needs root).
 
 A cluster of one NameNode and three DataNodes and a `bmq standalone` on it are started in .cache/soak; faults follow from
-the seed. Prints a report and writes it as JSON. Exit code 1 says that something acknowledged was lost, doubled or
-moved, that something did not come back, or that memory was not bounded.
+the seed. A topic of its own has two share groups, whose members are processes: they accept, release and reject records, let
+locks run out, and are killed or closed and started again. Each of its records has to be accepted once or to be a dead letter.
+Prints a report and writes it as JSON. Exit code 1 says that something acknowledged was lost, doubled or moved, that
+something did not come back, or that memory was not bounded.
 """
 
 from __future__ import annotations
@@ -61,6 +63,8 @@ def main() -> int:
     given.results.write_text(json.dumps(report.as_json(), indent=1) + "\n")
     print(report.text())
     print(f"{given.results} written; logs are in {DATA}")
+    if not report.has_passed:
+        print(f"the same again: python -m tests.soak {again}")
     return 0 if report.has_passed else 1
 
 

@@ -125,16 +125,16 @@ class Secured:
             timeout=_BOOTSTRAP_WAIT_S,
         )
 
-    def make_users(self, bootstrap: str, topic: str, groups: tuple[str, ...]) -> None:
-        """PRODUCER may write to the topic, READER may read it in these groups. Raises KafkaException."""
+    def make_users(self, bootstrap: str, topics: tuple[str, ...], groups: tuple[str, ...]) -> None:
+        """PRODUCER may write to the topics, READER may read them in these groups. Raises KafkaException."""
         admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **self.settings(ADMINISTRATOR)})
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, _ITERATIONS)
         users = [UserScramCredentialUpsertion(user, info, _PASSWORD.encode()) for user in (PRODUCER, READER)]
         for done in admin.alter_user_scram_credentials(users).values():
             done.result(_ANSWER_WAIT_S)
         acls = [
-            _allowed(ResourceType.TOPIC, topic, PRODUCER, AclOperation.WRITE),
-            _allowed(ResourceType.TOPIC, topic, READER, AclOperation.READ),
+            *(_allowed(ResourceType.TOPIC, topic, PRODUCER, AclOperation.WRITE) for topic in topics),
+            *(_allowed(ResourceType.TOPIC, topic, READER, AclOperation.READ) for topic in topics),
             *(_allowed(ResourceType.GROUP, group, READER, AclOperation.READ) for group in groups),
         ]
         for made in admin.create_acls(acls).values():

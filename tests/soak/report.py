@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,8 @@ from tests.soak.stalls import Stall, Trouble, by_cause
 @dataclass(slots=True)
 class Report:
     """`violations`: sentences; with none of them the soak has passed. `failed_starts`: what the server said each time it
-    gave its start up, to be started again.
+    gave its start up, to be started again. `queued_count`: records acknowledged to the producer of the share groups' topic;
+    `share_groups`: figures of each group.
     """
 
     seed: int
@@ -26,6 +27,8 @@ class Report:
     read_count: int = 0
     group_again_count: int = 0
     group_commit_count: int = 0
+    queued_count: int = 0
+    share_groups: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     start_s: list[float] = field(default_factory=list)
     failed_starts: list[str] = field(default_factory=list)
     counters: dict[str, int] = field(default_factory=dict)
@@ -50,6 +53,8 @@ class Report:
                 "group_again": self.group_again_count,
                 "group_commits": self.group_commit_count,
             },
+            "queued": self.queued_count,
+            "share_groups": {name: dict(figures) for name, figures in self.share_groups.items()},
             "stalls": by_cause(self.stalls, self.troubles, self.began_s),
             "longest_stall_s": round(max((stall.seconds for stall in self.stalls), default=0.0), 3),
             "faults": [self._from_begin(trouble) for trouble in self.troubles],
@@ -90,6 +95,7 @@ class Report:
             f"soak of {self.minutes:g} minutes, seed {self.seed}: {'passed' if self.has_passed else 'FAILED'}",
             f"  records: {self.sent_count} sent, {self.acknowledged_count} acknowledged, {self.read_count} read",
             f"  group: {self.group_commit_count} commits, {self.group_again_count} records came again",
+            *share_group_lines(self.queued_count, self.share_groups),
             f"  faults: {faults or 'none'}",
             f"  server: {counters}",
             f"  starts: {', '.join(f'{seconds:.1f}' for seconds in self.start_s)} s",
@@ -97,11 +103,20 @@ class Report:
             "  longest pause between acknowledgements of a partition, by what was under way:",
         ]
         if self.late_calls:
-            lines[5:5] = [f"  late calls: {', '.join(f'{count} {name}' for name, count in self.late_calls.items())}"]
-        lines[6:6] = [f"  start given up: {reason}" for reason in self.failed_starts]
+            lines.insert(-1, f"  late calls: {', '.join(f'{count} {name}' for name, count in self.late_calls.items())}")
+        lines[-1:-1] = [f"  start given up: {reason}" for reason in self.failed_starts]
         lines += stall_lines(self.stalls, self.troubles, self.began_s)
         lines += [f"  VIOLATION: {violation}" for violation in self.violations]
         return "\n".join(lines)
+
+
+def share_group_lines(queued_count: int, groups: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """One line for each group."""
+    return [
+        f"  share group {name}: of {queued_count} records "
+        + ", ".join(f"{what.replace('_', ' ')} {count}" for what, count in figures.items())
+        for name, figures in groups.items()
+    ]
 
 
 def stall_lines(stalls: Sequence[Stall], troubles: Sequence[Trouble], began_s: float) -> list[str]:

@@ -21,6 +21,12 @@ from tests.soak.hazards import HSYNC, LATE_S, LATE_SHARE, disks_of, lose_power
 from tests.soak.journal import Journal
 from tests.soak.kerberized import KerberizedHdfs, by_name
 from tests.soak.logins import ANYBODY, Logins, Secured
+from tests.soak.queues.groups import SERVER_CONFIGS, configure_groups, make_topics
+from tests.soak.queues.ledger import Span
+from tests.soak.queues.load import GROUPS as QUEUE_GROUPS
+from tests.soak.queues.load import TOPICS as QUEUE_TOPICS
+from tests.soak.queues.load import Queues
+from tests.soak.queues.plan import RECORDS_PER_S
 from tests.soak.report import Report
 from tests.soak.served import unserved
 from tests.soak.server import HdfsBmqServer
@@ -49,6 +55,8 @@ HEAL_TIMEOUT_S: Final = 200.0
 SERVED_TIMEOUT_S: Final = 180.0
 # A run in which little happened proves little.
 RECORDS_SHARE_MIN: Final = 0.5
+# Share sessions end with them.
+OUTAGES: Final = frozenset({Kind.SERVER_KILL, Kind.SERVER_STANDSTILL})
 
 
 class Soak:
@@ -121,13 +129,12 @@ class Soak:
             self._secured,
             has_extras=self._kerberized is not None,
         )
-        configs = dict(HSYNC) if self._disks else {}
+        configs = {**SERVER_CONFIGS, **(HSYNC if self._disks else {})}
         if self._secured is not None:
             configs |= self._secured.configs(self._server.port)
             self._server.set_environment(self._secured.environment)
             await asyncio.to_thread(self._secured.make_administrator, self._server.directory, self._server.store)
-        if configs:
-            self._server.set_environment({"BMQ_KAFKA": json.dumps(configs)})
+        self._server.set_environment({"BMQ_KAFKA": json.dumps(configs)})
         try:
             await self._on_cluster()
         finally:
@@ -137,17 +144,22 @@ class Soak:
         await self._start_server()
         bootstrap, logins = self._server.bootstrap, self._logins
         if self._secured is not None:
-            await asyncio.to_thread(self._secured.make_users, bootstrap, LOAD.topic, GROUPS)
+            topics, groups = (LOAD.topic, *QUEUE_TOPICS), (*GROUPS, *QUEUE_GROUPS)
+            await asyncio.to_thread(self._secured.make_users, bootstrap, topics, groups)
         await asyncio.to_thread(create_topic, bootstrap, LOAD, SEGMENT_BYTES, logins=logins)
+        await asyncio.to_thread(make_topics, bootstrap, SEGMENT_BYTES, logins)
+        await asyncio.to_thread(configure_groups, self._server.port, logins)
         clients = Clients.make(bootstrap, LOAD, Journal(self._directory / "clients.log"), logins)
+        queues = Queues(bootstrap, self.report.seed, self._directory / "members", logins)
         watch = asyncio.create_task(self._watch_server())
         try:
             clients.start()
+            queues.start()
             self.report.began_s = began_s = time.monotonic()
             await asyncio.gather(self._track(self._plan.datanodes, began_s), self._track(self._plan.others, began_s))
             await asyncio.sleep(max(QUIET_END_S, began_s + self._duration_s - time.monotonic()))
             await self._wait_served()
-            await asyncio.to_thread(self._judge, clients)
+            await asyncio.to_thread(self._judge, clients, queues)
         except Exception as error:
             # What was found until here is worth more than a traceback.
             self.report.violations.append(f"the soak could not go on: {type(error).__name__}: {error}")
@@ -156,6 +168,7 @@ class Soak:
             with suppress(asyncio.CancelledError):
                 await watch
             await asyncio.to_thread(clients.close)
+            await asyncio.to_thread(queues.close)
             await asyncio.to_thread(self._server.add_counters)
             self._account(clients)
 
@@ -282,10 +295,15 @@ class Soak:
 
     # --- what came of it
 
-    def _judge(self, clients: Clients) -> None:
+    def _judge(self, clients: Clients, queues: Queues) -> None:
         judgement = judge(clients, self._server.bootstrap, self._logins)
         self.report.violations += judgement.violations
         self.report.read_count = judgement.read_count
+        outages = [Span(one.begin_s, one.end_s) for one in self.report.troubles if one.kind in OUTAGES]
+        findings = queues.judge(self._server.get, outages)
+        self.report.violations += findings.violations
+        self.report.queued_count = findings.acknowledged_count
+        self.report.share_groups = findings.figures
 
     def _account(self, clients: Clients) -> None:
         report = self.report
@@ -307,6 +325,9 @@ class Soak:
         wanted = RECORDS_SHARE_MIN * len(LOAD.producers) * LOAD.records_per_s * self._duration_s
         if report.acknowledged_count < wanted:
             report.violations.append(f"only {report.acknowledged_count} records were acknowledged, of {wanted:.0f}")
+        wanted = RECORDS_SHARE_MIN * RECORDS_PER_S * self._duration_s
+        if report.queued_count < wanted:
+            report.violations.append(f"only {report.queued_count} records came to share groups, of {wanted:.0f}")
         if "Traceback (most recent call last)" in self._server.log_file.read_text(errors="replace"):
             report.violations.append(f"the server logged a traceback: {self._server.log_file}")
         if report.group_commit_count == 0:

@@ -1,0 +1,1 @@
+"""Share groups under a soak: members that accept, release, reject, stall and die, and what they were told."""
