@@ -22,9 +22,8 @@ from playwright.sync_api import Browser, Page, expect
 from testing.processes import free_port
 from testing.servers import BmqServer
 from tests.e2e.conftest import create_topic, unique_name
-from tests.support.browser import WAIT_MS, WatchedPage, axe_source, launched
+from tests.support.browser import MARKUP, WatchedPage
 
-expect.set_options(timeout=WAIT_MS)
 pytestmark = [
     pytest.mark.bmq_only,
     pytest.mark.campaign("browser"),
@@ -39,7 +38,6 @@ PAGE_MEMORY_BYTES_MAX: Final = 40 * 1024 * 1024
 TOPICS: Final = 200
 PARTITIONS: Final = 50
 PAINTS: Final = 5
-MARKUP: Final = '<img src=x onerror="window.hit=1"><script>window.hit=1</script>'
 PAGES: Final = (
     "",
     *(f"#/{name}" for name in ("topics", "groups", "transactions", "map", "nodes", "nodes/1", "tasks")),
@@ -87,17 +85,6 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleServer]
     server.start()
     yield server
     server.close()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with launched() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def axe() -> str:
-    return axe_source()
 
 
 @pytest.fixture
