@@ -6,7 +6,6 @@ sentence. docs/DATABUS.md describes the form for users.
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -30,6 +29,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from bmq.descriptor_sets.base64_text import IS_BASE64
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 
@@ -195,16 +195,7 @@ class ProtobufMessage(_Part):
     """`message`: its full name. `descriptor_set`: Base64 of what `protoc --include_imports --descriptor_set_out` writes."""
 
     message: Annotated[str, Field(pattern=f"^{_MESSAGE}$"), _form(_MESSAGE, "a message's full name is PACKAGE.MESSAGE")]
-    descriptor_set: SchemaText
-
-    @field_validator("descriptor_set")
-    @classmethod
-    def _is_base64(cls, text: str) -> str:
-        try:
-            base64.b64decode(text, validate=True)
-        except ValueError:
-            raise _refusal("it is not Base64") from None
-        return text
+    descriptor_set: Annotated[SchemaText, IS_BASE64]
 
 
 class Channel(_Part):

@@ -7,39 +7,24 @@ fault: it is how values of another message show. Sentences never contain values 
 from __future__ import annotations
 
 import base64
-from typing import Any, Final
+from typing import Any
 
-from google.protobuf.descriptor_pb2 import FileDescriptorSet
-from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from bmq.channels.channel import InvalidChannel, ProtobufMessage
-
-_FILE_SHOWN_MAX: Final = 100
+from bmq.descriptor_sets.messages import InvalidDescriptorSet, load_message
 
 
 class MessageCheck:
     """Raises InvalidChannel for a descriptor set that is none, or that lacks the message."""
 
     def __init__(self, schema: ProtobufMessage) -> None:
-        pool = DescriptorPool()
         try:
-            for file in FileDescriptorSet.FromString(base64.b64decode(schema.descriptor_set)).file:
-                name = file.name
-                pool.Add(file)
-        except DecodeError:
-            raise InvalidChannel("protobuf: it is no descriptor set; protoc --descriptor_set_out writes one") from None
-        except TypeError:
-            raise InvalidChannel(
-                f"protobuf: the file {name[:_FILE_SHOWN_MAX]} does not fit the others, or one that it imports is missing; "
-                "protoc --include_imports adds those"
-            ) from None
-        try:
-            descriptor = pool.FindMessageTypeByName(schema.message)
-        except (KeyError, TypeError):
-            raise InvalidChannel(f"protobuf: the descriptor set has no message {schema.message}") from None
+            descriptor = load_message(base64.b64decode(schema.descriptor_set), schema.message)
+        except InvalidDescriptorSet as error:
+            raise InvalidChannel(f"protobuf.descriptor_set: {error}") from None
         self._parse = GetMessageClass(descriptor).FromString
         self._name = schema.message
 

@@ -33,6 +33,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from bmq.descriptor_sets.base64_text import IS_BASE64
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 from bmq.table_definitions.avro_schema import AvroSchema, SchemaRefused
@@ -293,7 +294,7 @@ class ProtobufFormat(_Part):
     """
 
     message: MessageName
-    descriptor_set: str
+    descriptor_set: Annotated[str, IS_BASE64]
     message_indexes: Annotated[
         dict[SchemaId, MessageIndexes], Field(default_factory=dict, max_length=WRITER_SCHEMAS_MAX)
     ]
@@ -317,15 +318,6 @@ class ProtobufFormat(_Part):
     def indexes_by_id(self) -> Mapping[int, tuple[int, ...]]:
         """Empty for bare values."""
         return {int(schema_id): indexes for schema_id, indexes in self.message_indexes.items()}
-
-    @field_validator("descriptor_set")
-    @classmethod
-    def _is_base64(cls, text: str) -> str:
-        try:
-            base64.b64decode(text, validate=True)
-        except ValueError:
-            raise _refusal("it is not Base64") from None
-        return text
 
     @property
     def descriptor_bytes(self) -> bytes:

@@ -1,7 +1,4 @@
-"""Resolves paths in a Protobuf message and checks which columns they fit.
-
-A schema is a FileDescriptorSet, as `protoc --include_imports --descriptor_set_out=FILE` writes it.
-"""
+"""Resolves paths in a Protobuf message and checks which columns they fit."""
 
 from __future__ import annotations
 
@@ -10,10 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from google.protobuf.descriptor_pb2 import FileDescriptorSet
-from google.protobuf.descriptor_pool import DescriptorPool
-from google.protobuf.message import DecodeError
 
+from bmq.descriptor_sets.messages import InvalidDescriptorSet, load_message
 from bmq.table_definitions.avro_schema import SchemaRefused
 
 _INTEGERS: Final = {
@@ -68,22 +63,9 @@ class ProtobufSchema:
 
     def __init__(self, descriptor_set: bytes, message: str) -> None:
         try:
-            files = FileDescriptorSet.FromString(descriptor_set)
-        except DecodeError:
-            raise SchemaRefused("it is no descriptor set; protoc --descriptor_set_out writes one") from None
-        pool = DescriptorPool()
-        for file in files.file:
-            try:
-                pool.Add(file)
-            except TypeError:
-                raise SchemaRefused(
-                    f"its file {file.name} does not fit the others, or one that it imports is missing; "
-                    "protoc --include_imports adds those"
-                ) from None
-        try:
-            self.message: Descriptor = pool.FindMessageTypeByName(message)
-        except (KeyError, TypeError):
-            raise SchemaRefused(f"it has no message {message}, or lacks what that imports") from None
+            self.message: Descriptor = load_message(descriptor_set, message)
+        except InvalidDescriptorSet as error:
+            raise SchemaRefused(str(error)) from None
 
     def path(self, steps: Sequence[str]) -> ProtobufPath:
         """Raises SchemaRefused when the path does not exist, or leads to something that is not a single value."""

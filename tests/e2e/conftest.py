@@ -12,12 +12,16 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from testing.processes import running_processes
 from testing.servers import BmqServer, KafkaServer, Server
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 SERVER_KIND = os.environ.get("BMQ_E2E_SERVER", "bmq")
 
@@ -131,3 +135,21 @@ def make_topic(server: Server) -> TopicMaker:
         return name
 
     return make
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One for the tests of a file. It ends with them: other tests cannot run an event loop beside Playwright's."""
+    # Imported late: few files need it.
+    from tests.support.browser import launched
+
+    with launched() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    """The script of axe-core."""
+    from tests.support.browser import axe_source
+
+    return axe_source()

@@ -13,17 +13,15 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Browser, Page, Request, expect
 
-from tests.support.browser import WAIT_MS, WatchedPage, axe_source, launched
+from tests.support.browser import MARKUP, WatchedPage
 from tests.support.made_up_node import BASE, CLUSTER, Answer, MadeUpNode
 
-expect.set_options(timeout=WAIT_MS)
 pytestmark = [
     pytest.mark.bmq_only,
     pytest.mark.campaign("browser"),
     pytest.mark.timeout(300),
 ]
 
-MARKUP: Final = '<img src=x onerror="window.hit=1"><script>window.hit=1</script>'
 T0: Final = "2026-01-01T00:00:00Z"
 EVERYTHING: Final = ["CREATE", "ALTER", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"]
 READER: Final = {
@@ -230,17 +228,6 @@ def set_state(node: MadeUpNode, text: str) -> None:
             },
         ),
     }
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with launched() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def axe() -> str:
-    return axe_source()
 
 
 @pytest.fixture

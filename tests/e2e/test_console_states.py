@@ -9,10 +9,9 @@ from typing import Final
 import pytest
 from playwright.sync_api import Browser, Page, Request, expect
 
-from tests.support.browser import WAIT_MS, WatchedPage, launched
+from tests.support.browser import WatchedPage
 from tests.support.made_up_node import BASE, Answer, MadeUpNode, topic
 
-expect.set_options(timeout=WAIT_MS)
 pytestmark = [
     pytest.mark.bmq_only,
     pytest.mark.campaign("browser"),
@@ -32,12 +31,6 @@ STALLED: Final = {
     "what_to_do": "Look for swapping.",
 }
 STARTS: Final = {"code": "waits_for_store", "severity": "not_ready", "what": "It waits.", "what_to_do": "Check it."}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with launched() as found:
-        yield found
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
 from testing.kept_files import cache_directory, kept_directory
 from testing.patience import Patience
@@ -26,6 +26,8 @@ AXE_SHA512: Final = "ilYanEU8vxxBexpJd8cWM4ElSQq4QctCLKih0TSfjIfCQTeyH/6zVrmIJfL
 AXE_RULES: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]
 SERIOUS: Final = ("serious", "critical")
 WAIT_MS: Final = 20_000
+MARKUP: Final = '<img src=x onerror="window.hit=1"><script>window.hit=1</script>'
+"""Data of a page that shows it as it is: `window.hit` is set where it becomes a part of the page."""
 _NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -38,7 +40,8 @@ def chromium() -> str:
 
 @contextmanager
 def launched() -> Iterator[Browser]:
-    """A browser without a window. Root cannot have Chromium's sandbox."""
+    """A browser without a window; expectations of its pages wait up to WAIT_MS. Root cannot have Chromium's sandbox."""
+    expect.set_options(timeout=WAIT_MS)
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=[*arguments, "--disable-dev-shm-usage"])

@@ -17,10 +17,9 @@ from google.protobuf.message_factory import GetMessageClass
 from bmq.cli.bounded_file import read_bounded
 from bmq.cli.kafka.model import KafkaFailed
 from bmq.cli.kafka.value_format import BadValue, parsed_json
+from bmq.descriptor_sets.messages import InvalidDescriptorSet, load_message
 from bmq.protocol.error_codes import ErrorCode
-from bmq.table_definitions.avro_schema import SchemaRefused
 from bmq.table_definitions.protobuf_framing import NotFramed, framing, unframed
-from bmq.table_definitions.protobuf_schema import ProtobufSchema
 
 SCHEMA_BYTES_MAX: Final = 1 << 20
 _WELL_KNOWN: Final = "google.protobuf."
@@ -31,8 +30,8 @@ def read_message(path: Path, message: str) -> Descriptor:
     """A message of a file that `protoc --include_imports --descriptor_set_out` wrote. Raises KafkaFailed."""
     data = read_bounded(path, SCHEMA_BYTES_MAX, _bad_schema)
     try:
-        return ProtobufSchema(data, message).message
-    except SchemaRefused as error:
+        return load_message(data, message)
+    except InvalidDescriptorSet as error:
         raise _bad_schema(f"{path}: {error}") from None
 
 

@@ -218,8 +218,11 @@ class ShardDirectory(Generic[S]):
             if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
                 # Finding another coordinator would not help: the shard cannot be loaded now, or is offline (rule 25).
                 code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-            # Waiting clients retry all the time, so warn once per code.
-            write_log = _log.debug if self._logged_codes.get(number) is code else _log.warning
+            # Waiting clients retry all the time, so say it once per code. That another node has the shard is no fault: while
+            # partitions move, clients ask a node that does not have it yet, or has it no more.
+            write_log = _log.info if code is ErrorCode.NOT_COORDINATOR else _log.warning
+            if self._logged_codes.get(number) is code:
+                write_log = _log.debug
             self._logged_codes[number] = code
             self._reasons[number] = str(error) or code.name
             write_log(f"{self._kind}_shard_not_loaded", shard=number, error=str(error), answer=code.name)

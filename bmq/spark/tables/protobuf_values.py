@@ -17,9 +17,9 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
+from bmq.descriptor_sets.messages import load_message
 from bmq.spark.tables.markers import MARKER
 from bmq.table_definitions.protobuf_framing import NotFramed, message_bytes
-from bmq.table_definitions.protobuf_schema import ProtobufSchema
 
 Path: TypeAlias = tuple[str, ...]
 Indexes: TypeAlias = tuple[int, tuple[int, ...]]
@@ -59,7 +59,7 @@ class ProtobufColumns:
     def __init__(
         self, descriptor_set: bytes, message: str, paths: Sequence[Path], indexes_by_id: Iterable[Indexes] = ()
     ) -> None:
-        descriptor = ProtobufSchema(descriptor_set, message).message
+        descriptor = load_message(descriptor_set, message)
         self._parse = GetMessageClass(descriptor).FromString
         self._columns = [_column(descriptor, path) for path in paths]
         self._indexes_by_id = dict(indexes_by_id)

@@ -11,6 +11,7 @@ from bmq.dev.kdc import Kdc
 from testing.hdfs import outside_any_loop
 from testing.kdc import running_kdc
 from testing.processes import eventually
+from testing.servers import UNDER_TEST
 from testing.steady_load import assert_nothing_lost
 from testing.zookeeper import running_zookeeper
 from tests.e2e.cluster.conftest import ClusterMaker, TopicMaker, no_tracebacks
@@ -31,7 +32,8 @@ def kdc(tmp_path: Path) -> Iterator[Kdc]:
 
 
 @pytest.fixture
-def secure(tmp_path: Path, kdc: Kdc) -> Iterator[KerberizedZooKeeper]:
+def secure(tmp_path: Path, kdc: Kdc, monkeypatch: pytest.MonkeyPatch) -> Iterator[KerberizedZooKeeper]:
+    monkeypatch.delenv(UNDER_TEST, raising=False)  # the extra `kerberos` is beside this interpreter
     made = kerberized_zookeeper(tmp_path / "kerberized", kdc)
     with running_zookeeper(made.server):
         yield made

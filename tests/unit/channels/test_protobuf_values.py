@@ -80,8 +80,8 @@ CHECK = ValueCheck(with_schema())
 @pytest.mark.parametrize(
     ("schema", "sentence"),
     [
-        ({**ORDER, "message": "shop.None"}, "protobuf: the descriptor set has no message shop.None"),
-        ({**ORDER, "descriptor_set": "////"}, "protobuf: it is no descriptor set"),
+        ({**ORDER, "message": "shop.None"}, "protobuf.descriptor_set: it has no message shop.None"),
+        ({**ORDER, "descriptor_set": "////"}, "protobuf.descriptor_set: it is no descriptor set"),
         (
             {
                 **ORDER,
@@ -91,7 +91,7 @@ CHECK = ValueCheck(with_schema())
                     ).SerializeToString()
                 ).decode(),
             },
-            "protobuf: the file a.proto does not fit the others",
+            "protobuf.descriptor_set: its file 'a.proto' does not fit the others",
         ),
     ],
 )

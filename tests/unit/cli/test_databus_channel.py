@@ -120,7 +120,7 @@ def test_values_are_messages(node: Node, tmp_path: Path) -> None:
     assert refusal(*other, *given[:2]) == "--protobuf and --protobuf-message are given together"
     assert refusal(*other, *given, "--schema-check", "json").startswith("--protobuf is given, but --schema-check is")
     wrong = refusal(*other, *given[:3], "shop.None")
-    assert wrong == "protobuf: the descriptor set has no message shop.None"
+    assert wrong == "protobuf.descriptor_set: it has no message shop.None, or lacks what that imports"
 
 
 @pytest.mark.parametrize(

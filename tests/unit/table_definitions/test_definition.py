@@ -306,7 +306,7 @@ def test_descriptor_sets_that_are_refused() -> None:
     both = FileDescriptorSet.FromString(base64.b64decode(descriptor_set()))
     alone = base64.b64encode(FileDescriptorSet(file=both.file[1:]).SerializeToString()).decode()
     assert refusal(protobuf_form(alone)).startswith(
-        "protobuf.descriptor_set: its file shop.proto does not fit the others"
+        "protobuf.descriptor_set: its file 'shop.proto' does not fit the others"
     )
     assert refusal(protobuf_form("AAAA")).startswith("protobuf.descriptor_set: it is no descriptor set; protoc")
     assert refusal(protobuf_form("not Base64!")) == "protobuf.descriptor_set: it is not Base64"

@@ -292,6 +292,27 @@ def test_only_an_unexpected_end_of_a_shard_is_a_warning() -> None:
     virtual(main)
 
 
+@pytest.mark.parametrize(
+    ("code", "levels"),
+    [(ErrorCode.NOT_LEADER_OR_FOLLOWER, ["info", "debug"]), (ErrorCode.KAFKA_STORAGE_ERROR, ["warning", "debug"])],
+)
+def test_a_shard_that_another_node_has_is_no_warning(code: ErrorCode, levels: list[str]) -> None:
+    """While partitions move, clients ask a node that does not have the shard yet, or has it no more."""
+
+    async def main() -> None:
+        world = Registers()
+        world.shards.error = KafkaError(code, "not here")
+        with structlog.testing.capture_logs() as lines:
+            for _ in levels:
+                with pytest.raises(KafkaError):
+                    await world.directory.load(0)
+        told = [line["log_level"] for line in lines if line["event"] == "register_shard_not_loaded"]
+        assert told == levels
+        assert world.directory.reason_of(0) == "not here"
+
+    virtual(main)
+
+
 def test_a_shard_that_nobody_asked_for_is_waited_for_from_the_first_request_on() -> None:
     async def main() -> None:
         world = Registers()
