@@ -7,6 +7,14 @@ import shlex
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    ConfigResource,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.zookeeper import ZooKeeperServer
@@ -152,3 +160,44 @@ def assert_acknowledged_is_there(load: PacedProducer, bootstrap: str) -> None:
     """Every acknowledged record is where it was said to be, and nothing else is there."""
     assert len(load.acknowledged) + len(load.failed) == load.sent_count
     assert read_everything(bootstrap, load.topic, load.partitions) == load.acknowledged
+
+
+def test_metadata_is_restored_on_another_cluster(
+    new_cluster: ClusterMaker, make_topic: TopicMaker, tmp_path: Path
+) -> None:
+    first, second = new_cluster(2), new_cluster()
+    first.start()
+    topic = make_topic(first, PARTITIONS, config={"retention.ms": "77000"})
+    scram = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
+    admin = AdminClient({"bootstrap.servers": first.bootstrap, "log_level": 0})
+    user = UserScramCredentialUpsertion("alice", scram, b"secret of alice")
+    admin.alter_user_scram_credentials([user])["alice"].result(30)
+    with producing(first.bootstrap, topic, PARTITIONS, records_s=RECORDS_S) as load:
+        said = run_page(
+            "Drill: the metadata is restored on another cluster",
+            Path(),
+            BACKUP=str(tmp_path / "backup"),
+            STORE=first.store,
+            NEW_STORE=second.store,
+        )
+        load.wait_for_every_partition(20)
+    assert "would be restored" in said and "restored as cluster" in said
+    assert_nothing_lost(load, first.bootstrap)
+
+    # Its nodes have other ids than those that owned the topic.
+    for _ in range(3):
+        second.add()
+    for node_id in (1, 2):
+        del second.nodes[node_id]
+    second.start()
+    there, here = first.topic(topic), second.topic(topic)
+    assert here["topic_id"] == there["topic_id"] and len(here["partitions"]) == PARTITIONS
+    assert first.get("/v1/cluster")["cluster_id"] != second.get("/v1/cluster")["cluster_id"]
+    admin = AdminClient({"bootstrap.servers": second.bootstrap, "log_level": 0})
+    (described,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+    assert described.result(30)["retention.ms"].value == "77000"
+    (info,) = admin.describe_user_scram_credentials(["alice"])["alice"].result(30).scram_credential_infos
+    assert (info.mechanism, info.iterations) == (scram.mechanism, scram.iterations)
+    with producing(second.bootstrap, topic, PARTITIONS, records_s=RECORDS_S) as load:
+        load.wait_for_every_partition(20)
+    assert_nothing_lost(load, second.bootstrap)
