@@ -69,6 +69,8 @@ class BrokerSettings:
     """How long a produced batch waits for a store that does not answer before it is refused."""
     replicas_retry_s: float = 10.0
     """How often a segment on fewer DataNodes than wanted looks for more, while it is written to."""
+    quiet_replicas_retry_s: float = 300.0
+    """The same while it is not written to: the metadata log, or a topic whose idle segments stay open."""
     replicas_searches_per_s: float = 4.0
     """These searches a second, of all partitions together."""
     min_insync_retry_s: float = 2.0

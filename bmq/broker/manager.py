@@ -101,7 +101,9 @@ class PartitionManager:
         self.budget = self.context.budget
         self.tail_cache = self.context.tail_cache
         self.counts = self.context.counts
-        self.collector = BrokerCollector(self.counts, self.tail_cache, self.budget, self.states, self._delayed, clock)
+        self.collector = BrokerCollector(
+            self.counts, self.tail_cache, self.budget, self.states, self._under_replicated, self._delayed, clock
+        )
         self._assignments: dict[TopicPartition, _Assignment] = {}
         self._expected: dict[TopicPartition, tuple[int, asyncio.Future[None]]] = {}
         self._ready: dict[TopicPartition, PartitionRuntime] = {}
@@ -472,6 +474,10 @@ class PartitionManager:
             "unopened" if assignment.runtime is None else assignment.runtime.state_name
             for assignment in self._assignments.values()
         )
+
+    def _under_replicated(self) -> int:
+        """Partitions whose open segment has records on fewer nodes than the store has files on when all are healthy."""
+        return sum(runtime.is_under_replicated for runtime in self._started)
 
     def _delayed(self) -> Iterable[tuple[int, int | None]]:
         """How many records wait in each owned partition with delayed records, and when the first one is due."""

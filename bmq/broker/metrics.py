@@ -139,6 +139,7 @@ _COUNTERS: Final = (
 
 class BrokerCollector(Collector):
     """Register it with the process's registry. `states`: the number of partitions in each state.
+    `under_replicated`: how many have records on fewer nodes than wanted.
 
     `delayed`: of each owned partition with delayed records, how many wait, and when the first one is due (None: none).
     """
@@ -149,6 +150,7 @@ class BrokerCollector(Collector):
         tail_cache: TailCache,
         budget: AppendBudget,
         states: Callable[[], Mapping[str, int]],
+        under_replicated: Callable[[], int],
         delayed: Callable[[], Iterable[tuple[int, int | None]]],
         clock: Clock,
     ) -> None:
@@ -156,6 +158,7 @@ class BrokerCollector(Collector):
         self._tail_cache = tail_cache
         self._budget = budget
         self._states = states
+        self._under_replicated = under_replicated
         self._delayed = delayed
         self._clock = clock
 
@@ -166,6 +169,11 @@ class BrokerCollector(Collector):
         for state, count in sorted(self._states().items()):
             partitions.add_metric([state], float(count))
         yield partitions
+        yield GaugeMetricFamily(
+            "bmq_under_replicated_partitions",
+            "Partitions whose open segment has records on fewer DataNodes than hdfs.replication.",
+            value=self._under_replicated(),
+        )
         yield from self._waiting()
         latency = self._counts.store_latency
         yield HistogramMetricFamily(

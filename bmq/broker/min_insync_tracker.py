@@ -59,7 +59,7 @@ class MinInsyncTracker:
     def is_search_due(self, state: Writing, segment: OwnSegment, now_s: float) -> bool:
         """Whether to open another segment now, because it may get more replicas. True restarts the pause between tries.
 
-        Each try costs the store a file. So a segment with enough replicas is replaced only if it was written to since
+        Each try costs the store a file. So a segment with enough replicas is tried seldom if it was not written to since
         the last try; a short one if it holds data or acks=all was refused, so that the partition recovers by itself.
         """
         if not state.is_short:
@@ -71,8 +71,9 @@ class MinInsyncTracker:
             is_wanted, pause_s = self.has_refused or segment.written_bytes > 0, settings.min_insync_retry_s
             pace = self._context.urgent_searches
         else:
-            is_wanted = segment.written_bytes > 0 and segment.last_append_s >= self._searched_s
-            pause_s, pace = settings.replicas_retry_s, self._context.searches
+            is_wanted, is_quiet = segment.written_bytes > 0, segment.last_append_s < self._searched_s
+            pause_s = settings.quiet_replicas_retry_s if is_quiet else settings.replicas_retry_s
+            pace = self._context.searches
         if not is_wanted or now_s - max(segment.opened_s, self._searched_s) < pause_s or not pace.take(now_s):
             return False
         self._searched_s = now_s

@@ -48,7 +48,7 @@ from bmq.broker.partition_offline import PartitionOffline
 from bmq.broker.partition_reports import PartitionReports
 from bmq.broker.partition_retention import PartitionRetention
 from bmq.broker.partition_start import start
-from bmq.broker.partition_states import Fenced, Mending, Offline, Opening, Owning, Recovering, State
+from bmq.broker.partition_states import Fenced, Mending, Offline, Opening, Owning, Recovering, State, Writing
 from bmq.broker.replica_guard import ReplicaGuard
 from bmq.broker.segment_files import SegmentLifecycle
 from bmq.broker.start_effects import StartEffects
@@ -239,6 +239,15 @@ class PartitionRuntime:
     @property
     def is_owning(self) -> bool:
         return self._partition.is_owning
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """The open segment has records, and is on fewer nodes than a file of the store has when all are healthy."""
+        state = self.state
+        if not isinstance(state, Writing) or state.replicas >= state.limits.replicas_wanted:
+            return False
+        segment = self._lifecycle.segments.get(state.segment.roll)
+        return segment is not None and segment.written_bytes > 0
 
     @property
     def upkeep_due_s(self) -> float:

@@ -22,6 +22,7 @@ LATE_GROUPS: Final = {
     "config": ("bmq.cli.config", "config_app"),
     "acl": ("bmq.cli.acl", "acl_app"),
     "log": ("bmq.cli.log", "log_app"),
+    "metadata": ("bmq.cli.metadata", "metadata_app"),
     "table": ("bmq.cli.table", "table_app"),
     "databus": ("bmq.cli.databus", "databus_app"),
     "index": ("bmq.cli.index", "index_app"),

@@ -21,6 +21,7 @@ from prometheus_client import CollectorRegistry
 from bmq.channels.channel_set import ChannelSet
 from bmq.databus.agent_metrics import AgentMetrics
 from bmq.databus.channel_updates import ChannelUpdates, ClusterChannels, KeptChannels
+from bmq.databus.doors.browser_guard import guarded_door
 from bmq.databus.doors.http_door import http_door
 from bmq.databus.doors.socket_door import SocketDoor
 from bmq.databus.doors.unix_path import SocketUnusable, listening_socket
@@ -198,7 +199,7 @@ class Agent:
             AgentMetrics(self.intake, self._lanes, self._budget, self._door, lambda: self._updates, calls)
         )
         config = uvicorn.Config(
-            http_door(self.intake, settings, registry, self.status),
+            guarded_door(http_door(self.intake, settings, registry, self.status), settings),
             log_config=None,
             access_log=False,
             lifespan="off",

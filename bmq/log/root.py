@@ -93,6 +93,20 @@ async def open_root(
     return found
 
 
+async def require_empty_root(store: SegmentStore) -> None:
+    """Raises RootForeign when the root has a cluster, or the beginning of one."""
+    names = {entry.name for entry in await store.list_directory("")}
+    if ROOT_FILE in names:
+        raise RootForeign("the root has a cluster already: name an empty directory")
+    if "topics" in names:
+        raise RootForeign(f"the root has topics but no {ROOT_FILE}: name an empty directory, or empty this one")
+
+
+async def finish_root(store: SegmentStore, *, holder: str, cluster_id: str) -> None:
+    """Describe a root whose first files are there already: from now on servers start on it. Raises AlreadyExists."""
+    await _rename_draft(store, holder, cluster_id, f"{ROOT_FILE}.{holder}.{cluster_id}")
+
+
 async def read_root(store: SegmentStore) -> ClusterRoot:
     """The root's description, for callers that only read it. Raises RootForeign (not a cluster's root), NewerFormat."""
     found = await _read_root(store)
@@ -127,11 +141,14 @@ async def _write_root(store: SegmentStore, holder: str, cluster_id: str, draft_n
     names = [entry.name for entry in await store.list_directory("")]
     if "topics" in names:
         raise RootForeign(f"the root has topics but no {ROOT_FILE}: restore that file before anything is served")
-    content = {"cluster_id": cluster_id, "format_version": FORMAT_VERSION}
     for name in names:
         if name.startswith(f"{ROOT_FILE}.{holder}."):
             await store.delete(name)  # of an earlier try
-    draft = f"{ROOT_FILE}.{draft_name}"
+    await _rename_draft(store, holder, cluster_id, f"{ROOT_FILE}.{draft_name}")
+
+
+async def _rename_draft(store: SegmentStore, holder: str, cluster_id: str, draft: str) -> None:
+    content = {"cluster_id": cluster_id, "format_version": FORMAT_VERSION}
     await store.write_file(draft, json.dumps(content, indent=2).encode() + b"\n", holder=holder)
     try:
         await store.rename(draft, ROOT_FILE)

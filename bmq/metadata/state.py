@@ -7,7 +7,7 @@ records for `replay_snapshot`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
@@ -484,19 +484,24 @@ class MetadataState:
 
     def snapshot(self) -> bytes:
         """The state as record batches, back to back."""
-        records = self.snapshot_records()
-        data = bytearray()
-        offset = 0
-        while chunk := [Record(b"", encode_record(r)) for r in islice(records, _SNAPSHOT_BATCH_RECORDS_MAX)]:
-            data += encode_batch(chunk, base_offset=offset)
-            offset += len(chunk)
-        return bytes(data)
+        return encode_snapshot(self.snapshot_records())
 
     def replay_snapshot(self, data: bytes) -> None:
         """Load a `snapshot`. Raises CorruptRecords, MalformedMessage, UnsupportedVersion, ImpossibleRecord."""
         for position, _ in batches(data):
             for record in decode_records(data, position):
                 self.replay(decode_record(record.value or b""))
+
+
+def encode_snapshot(records: Iterable[MetadataRecord]) -> bytes:
+    """Records as batches, back to back, for `MetadataState.replay_snapshot`."""
+    left = iter(records)
+    data = bytearray()
+    offset = 0
+    while chunk := [Record(b"", encode_record(record)) for record in islice(left, _SNAPSHOT_BATCH_RECORDS_MAX)]:
+        data += encode_batch(chunk, base_offset=offset)
+        offset += len(chunk)
+    return bytes(data)
 
 
 def partition_record(topic_id: UUID, partition: PartitionImage) -> PartitionRecord:

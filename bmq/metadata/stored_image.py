@@ -23,11 +23,17 @@ async def stored_image(store: SegmentStore, cluster_id: str = "") -> MetadataIma
 
     Raises CorruptFile, StorageUnavailable.
     """
+    state, offset = await stored_state(store, cluster_id)
+    return state.image_at(offset)
+
+
+async def stored_state(store: SegmentStore, cluster_id: str = "") -> tuple[MetadataState, int]:
+    """As `stored_image`: the state, and the end of the log that it is of. Raises CorruptFile, StorageUnavailable."""
     state = MetadataState(cluster_id, _NOBODY, {})
     try:
         view = await view_partition(store, partition_directory(TopicPartition(METADATA_TOPIC_ID, 0)))
     except FileMissing:
-        return state.image_at(0)
+        return state, 0
     offset = 0
     if view.manifest is not None:
         offset = view.manifest.log_start_offset
@@ -47,4 +53,4 @@ async def stored_image(store: SegmentStore, cluster_id: str = "") -> MetadataIma
                 if record.offset >= offset:
                     state.replay(decode_record(record.value or b""))
             offset = header.end_offset
-    return state.image_at(offset)
+    return state, offset

@@ -13,6 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from testing.cluster import ENVIRONMENT, ClusterNode
+from testing.processes import REPOSITORY
+
+# The older release refuses settings that it does not know.
+_LATER_SETTINGS: Final = ("BMQ_CLUSTER__NODE_SESSION_TIMEOUT_MS",)
 ARCHIVE: Final = Path(__file__).with_name("releases") / "bmq-4611839.tar.xz"
 
 
@@ -36,3 +41,21 @@ def package_of(environment: Mapping[str, str]) -> Path:
         check=True,
     )
     return Path(found.stdout.strip())
+
+
+def choose_release(node: ClusterNode, release: Path) -> None:
+    """The next start of the node runs this release: REPOSITORY, or where `unpack_older_release` put the older one."""
+    settings = ENVIRONMENT if release == REPOSITORY else {}
+    for name in _LATER_SETTINGS:
+        node.process.environment.pop(name, None)
+    node.process.environment |= {name: settings[name] for name in _LATER_SETTINGS if name in settings}
+    node.process.environment["PYTHONPATH"] = str(release)
+    assert package_of(node.process.environment) == release / "bmq"
+
+
+def change_release(node: ClusterNode, release: Path) -> None:
+    """SIGTERM, and a start with this release."""
+    if node.is_running:
+        node.stop()
+    choose_release(node, release)
+    node.start()

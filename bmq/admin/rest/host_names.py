@@ -16,11 +16,12 @@ from bmq.admin.rest.authentication import Application, Receive, Scope, Send, ans
 LOCALHOST: Final = "localhost"
 _MISDIRECTED: Final = 421
 _NAME_CHARACTERS_MAX: Final = 100
+_REST_ADVICE: Final = "ask it by its address, or name the host in rest_security.host_names (docs/CONFIG.md)"
 
 
 class HostCheck:
     """An ASGI application around another one. `names`: allowed besides addresses and localhost. `refused`: is told a client's
-    host and why.
+    host and why. `advice`: what a refused client is told to do.
     """
 
     def __init__(
@@ -28,10 +29,12 @@ class HostCheck:
         app: Application,
         names: Iterable[str] = (),
         refused: Callable[[str, str], None] = lambda host, reason: None,
+        advice: str = _REST_ADVICE,
     ) -> None:
         self._app = app
         self._names = frozenset({LOCALHOST, *(_plain(name) for name in names)})
         self._refused = refused
+        self._advice = advice
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         name = host_of(scope["headers"])
@@ -40,9 +43,8 @@ class HostCheck:
             return
         shown = ascii(name[:_NAME_CHARACTERS_MAX])
         client = scope.get("client") or ("", 0)
-        self._refused(str(client[0]), f"it asked the REST address as {shown}, which is not in rest_security.host_names")
-        why = f"this address is not {shown}: ask it by its address, or name the host in rest_security.host_names (docs/CONFIG.md)"
-        await answer_problem(send, _MISDIRECTED, why)
+        self._refused(str(client[0]), f"it asked for {shown}, which is not a name of this address")
+        await answer_problem(send, _MISDIRECTED, f"this address is not {shown}: {self._advice}")
 
 
 def host_of(headers: Iterable[tuple[bytes, bytes]]) -> str | None:

@@ -7,20 +7,18 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from testing.cluster import ENVIRONMENT, BmqCluster, ClusterNode
+from testing.cluster import BmqCluster
 from testing.processes import REPOSITORY, eventually
 from testing.steady_load import assert_nothing_lost
 from tests.e2e.cluster.conftest import ClusterMaker, TopicMaker
 from tests.e2e.conftest import unique_name
-from tests.support.older_release import package_of, unpack_older_release
+from tests.support.older_release import change_release, choose_release, unpack_older_release
 from tests.support.paced_load import producing
 
 pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(480)]
 
 PARTITIONS = 6
 RECORDS_S = 300
-# The older release refuses settings that it does not know.
-LATER_SETTINGS = ("BMQ_CLUSTER__NODE_SESSION_TIMEOUT_MS",)
 
 
 class Group:
@@ -51,24 +49,10 @@ def test_nodes_of_two_releases_serve_together(
     """Up one by one, under load; then one goes back, and the others' controllers end, so that each release has led both."""
     older = unpack_older_release(tmp_path / "older")
 
-    def change(node: ClusterNode, release: Path) -> None:
-        if node.is_running:
-            node.stop()
-        choose(node, release)
-        node.start()
-
-    def choose(node: ClusterNode, release: Path) -> None:
-        settings = ENVIRONMENT if release == REPOSITORY else {}
-        for name in LATER_SETTINGS:
-            node.process.environment.pop(name, None)
-        node.process.environment |= {name: settings[name] for name in LATER_SETTINGS if name in settings}
-        node.process.environment["PYTHONPATH"] = str(release)
-        assert package_of(node.process.environment) == release / "bmq"
-
     cluster = new_cluster(3)
     nodes = list(cluster.nodes.values())
     for node in nodes:
-        choose(node, older)
+        choose_release(node, older)
     cluster.start()
     topic = make_topic(cluster, PARTITIONS)
     group = Group(cluster, topic)
@@ -83,10 +67,10 @@ def test_nodes_of_two_releases_serve_together(
 
         group.commit(1)
         for number, node in enumerate(nodes):
-            change(node, REPOSITORY)
+            change_release(node, REPOSITORY)
             look(number)
         back, *others = nodes
-        change(back, older)
+        change_release(back, older)
         look(len(nodes))
         for node in others:
             if cluster.controller() is not node:

@@ -314,17 +314,25 @@ def test_rolling_a_full_segment_over_a_slow_store_stalls_no_append() -> None:
     virtual(main)
 
 
-def test_nodes_are_not_looked_for_while_nothing_is_written() -> None:
+def test_nodes_are_looked_for_seldom_while_nothing_is_written() -> None:
+    """The metadata log may rest for days; until its segment is replaced, the loss of its other nodes would lose it."""
+
     async def main() -> None:
-        world = World()
+        world = World(quiet_replicas_retry_s=1_000.0)
         log = await world.owner(replace(CONFIG, segment_idle_close_ms=10**9)).log()
+        assert not log.is_under_replicated
         world.lose_nodes(1)
         await produce(log, b"x")
+        assert log.is_under_replicated
         await asyncio.sleep(30)
         made = world.store.counts.short_files
         await asyncio.sleep(600)
         assert world.store.counts.short_files == made
-        assert replicas_of(log) == 2
+        world.return_nodes()
+        assert replicas_of(log) == 2 and log.is_under_replicated
+        await asyncio.sleep(400)
+        assert replicas_of(log) == 3 and not log.is_under_replicated
+        assert [value for _, value in await read_all(log)] == [b"x"]
 
     virtual(main)
 
