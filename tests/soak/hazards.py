@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
+from bmq.dev.daemon import WrongDaemonState
 from bmq.dev.hdfs import HdfsCluster
 from tests.support.unsafe_disk import UnsafeDisk
 
@@ -25,8 +27,15 @@ def disks_of(cluster: HdfsCluster) -> tuple[UnsafeDisk, ...]:
 
 
 async def lose_power(cluster: HdfsCluster, disks: Sequence[UnsafeDisk], lasts_s: float) -> None:
-    """All DataNodes at once, and all that they did not sync; they run again when this returns."""
+    """All DataNodes at once, and all that they did not sync; they run again when this returns.
+
+    They stand still before their disks are cut, as a machine does: a sync that is under way when the kernel shuts a file
+    system down may succeed without a trace on the disk, and a node that still runs would acknowledge what it synced.
+    """
     nodes = [cluster.datanode(number) for number in range(len(disks))]
+    for node in nodes:
+        with suppress(WrongDaemonState):  # another fault ended it
+            await node.pause()
     for disk in disks:
         disk.cut()
     for node in nodes:

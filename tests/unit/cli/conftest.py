@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-import typer.testing
+import typer.main
 from structlog.testing import capture_logs
 
 from bmq.cli import cluster_client
@@ -19,7 +19,7 @@ from tests.unit.cli.rest_node import Node
 def commands_made_once() -> Iterator[None]:
     """To make click's commands of all that Typer was told takes most of the time of a command that asks a fake."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(typer.testing, "_get_command", cache(typer.testing._get_command))
+        patch.setattr("typer.testing._get_command", cache(typer.main.get_command))
         yield
 
 

@@ -305,9 +305,9 @@ async def test_the_state_is_asked_for_while_the_log_starts(cluster: ShareCluster
     assert len(cluster.states.acquires) == before + 2
 
 
-@pytest.mark.parametrize("is_keyed", [False, True])
-async def test_a_new_share_partition_begins_once_its_log_is_started(is_keyed: bool) -> None:
-    cluster = ShareCluster(**({"bmq_share_subscription_type": "key_shared"} if is_keyed else {}))
+@pytest.mark.parametrize("kind", ["shared", "key_shared"])
+async def test_a_new_share_partition_begins_once_its_log_is_started(kind: str) -> None:
+    cluster = ShareCluster(bmq_share_subscription_type=kind)
     cluster.fetch_cluster.produce(0)
     cluster.fetch_cluster.partitions.idle.add(TopicPartition(TOPIC_ID, 0))
     assert acquired_of(await Member(cluster).fetch(max_wait_ms=NEVER_MS)) == [(0, 0, 1)]
