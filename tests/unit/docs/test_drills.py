@@ -14,7 +14,11 @@ from tests.unit.docs.pages import REPOSITORY
 pytestmark = pytest.mark.unit
 
 DRILLS: Final = re.findall(r"^### (Drill: .+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-TESTS: Final = ("tests/integration/hdfs/test_drills.py", "tests/e2e/cluster/test_drills.py")
+TESTS: Final = (
+    "tests/integration/hdfs/test_drills.py",
+    "tests/e2e/cluster/test_drills.py",
+    "tests/e2e/cluster/test_upgrade_drill.py",
+)
 
 
 def test_there_are_drills() -> None:
