@@ -217,6 +217,13 @@ class ShareHistory:
         """The highest delivery count that anybody has seen."""
         return max(self._seen[spot].counts)
 
+    def session_ended(self, member_id: str) -> None:
+        """Its connection, its session or its membership ended, so its locks may end: those of what was refused as well."""
+        for seen in self._seen.values():
+            for hold in seen.refused:
+                if hold.member_id == member_id:
+                    hold.may_be_lost = lambda _: True
+
     def let_go(self, hold: Hold) -> None:
         """The member forgets it: its connection ended, or its session."""
         holds = self._seen[hold.spot].holds

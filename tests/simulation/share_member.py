@@ -114,6 +114,7 @@ class ShareMember(Client):
     def _forget_session(self) -> None:
         for hold in self.holds:
             self._history.let_go(hold)
+        self._history.session_ended(self.member_id)
         self.holds.clear()
         self._session_epoch = 0
         self._in_session.clear()
@@ -176,6 +177,7 @@ class ShareMember(Client):
             self._heartbeat_s = -1.0
             for hold in self.holds:
                 hold.suspicion, hold.may_be_lost = "", lambda since_s: True
+            self._history.session_ended(self.member_id)
             raise Unhappy("join again")
         expect(answer.error_code)
         if answer.member_epoch < self._epoch:

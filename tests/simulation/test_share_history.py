@@ -90,6 +90,22 @@ def test_a_record_whose_acknowledgement_was_refused_stays_locked() -> None:
     assert released.history.refusal_count == 1
 
 
+def test_a_refused_acknowledgement_keeps_no_lock_beyond_its_member() -> None:
+    world = World()
+    hold = world.deliver("a", 1)
+    world.history.settling(hold, AckType.ACCEPT)
+    world.history.refused(hold, AckType.ACCEPT)
+    world.history.session_ended("b")
+    with pytest.raises(Violation, match="an acknowledgement of it was refused"):
+        world.deliver("b", 2)
+    world = World()
+    hold = world.deliver("a", 1)
+    world.history.settling(hold, AckType.ACCEPT)
+    world.history.refused(hold, AckType.ACCEPT)
+    world.history.session_ended("a")
+    world.deliver("b", 2)
+
+
 def test_what_a_member_says_of_an_older_delivery_ends_the_lock_of_its_newest() -> None:
     """Its lock ran out, it was given the record again, and released the older delivery."""
     world = World()
