@@ -177,13 +177,12 @@ def create(server: BmqServer) -> None:
 
 def build(server: BmqServer, kind: str, name: str, batch: int, records: int) -> dict[str, Any]:
     """Write all that the topic has now, once. Raises BuildFailed."""
-    jars = ",".join(str(jar) for jar in sorted((JARS / "spark").glob("*.jar")))
     command = [
         *(bmq_command(), "spark", kind, name, "--bootstrap", server.bootstrap),
         *("--rest", f"http://127.0.0.1:{server.rest_port}", "--available-now", "--json"),
         *("--warehouse", f"file:{DATA}/warehouse", "--checkpoints", f"file:{DATA}/checkpoints"),
         *("--max-offsets-per-trigger", str(batch), "--master", "local[2]"),
-        *("--conf", f"spark.jars={jars}", "--conf", "spark.sql.shuffle.partitions=2"),
+        *("--jars", str(JARS / "spark"), "--conf", "spark.sql.shuffle.partitions=2"),
         *("--conf", "spark.driver.memory=4g", "--conf", "spark.driver.host=127.0.0.1"),
     ]
     environment = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": ENVIRONMENT["SPARK_LOCAL_IP"]}

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import Annotated
 
 import typer
 
 from bmq.cli.job import job
 from bmq.cli.kafka.options import DEFAULT_BOOTSTRAP, Bootstrap
-from bmq.cli.rest_options import DEFAULT_URL, Rest, current_login, with_login
+from bmq.cli.rest_options import DEFAULT_URL, Rest, with_login
 from bmq.cli.spark_tables import (
     BatchesAsJson,
     Checkpoints,
@@ -24,6 +22,7 @@ from bmq.cli.spark_tables import (
     TriggerS,
     Warehouse,
     place_words,
+    run_job,
     spark_words,
     stream_words,
 )
@@ -85,9 +84,4 @@ def index_command(
             *("--table", name, "--rest", rest, "--bootstrap", bootstrap),
             *("--output", OutputForm.JSON if as_json else OutputForm.TEXT),
         ]
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        from bmq.spark.tables.__main__ import main
-        from bmq.spark.tables.stop_signals import receive_interrupts
-
-        receive_interrupts()
-        raise typer.Exit(main(arguments, current_login()))
+        run_job(arguments)

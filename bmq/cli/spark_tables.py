@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
@@ -116,12 +116,7 @@ def table_command(
             *("--table", name, "--rest", rest, "--bootstrap", bootstrap),
             *("--output", OutputForm.JSON if as_json else OutputForm.TEXT),
         ]
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        from bmq.spark.tables.__main__ import main
-        from bmq.spark.tables.stop_signals import receive_interrupts
-
-        receive_interrupts()
-        raise typer.Exit(main(arguments, current_login()))
+        run_job(arguments)
 
 
 @commands.command("tables")
@@ -211,6 +206,16 @@ def _supervise(
     finally:
         for client in clients:
             client.close()
+
+
+def run_job(arguments: Sequence[str]) -> NoReturn:
+    """Run the job of a table or an index in this process. Raises typer.Exit with its exit code."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from bmq.spark.tables.__main__ import main
+    from bmq.spark.tables.stop_signals import receive_interrupts
+
+    receive_interrupts()
+    raise typer.Exit(main(arguments, current_login()))
 
 
 # -- Arguments of the job ------------------------------------------------------------------------------------------
