@@ -53,12 +53,8 @@ def _without_owner(record: PartitionRecord) -> PartitionRecord:
 
 
 def _is_of_this_cluster(record: ConfigRecord) -> bool:
-    match record.resource_type:
-        case kind if kind == RESOURCE_TYPE_TASK:
-            return True
-        case kind if kind == RESOURCE_TYPE_BROKER:
-            return record.resource_name != CLUSTER_WIDE
-        case kind if kind == RESOURCE_TYPE_TOPIC:
-            return record.resource_name in INTERNAL_TOPICS
-        case _:
-            return False
+    if record.resource_type == RESOURCE_TYPE_BROKER:
+        return record.resource_name != CLUSTER_WIDE
+    if record.resource_type == RESOURCE_TYPE_TOPIC:
+        return record.resource_name in INTERNAL_TOPICS
+    return record.resource_type == RESOURCE_TYPE_TASK
