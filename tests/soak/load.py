@@ -32,7 +32,12 @@ _FATAL: Final = (
 
 
 class Client:
-    """A thread that calls `step` until it is told to finish. An exception in it is a failure of the soak."""
+    """A thread that calls `step` until it is told to finish. An exception in it is a failure of the soak.
+
+    `end_wait_s`: how long its thread may take to end then.
+    """
+
+    end_wait_s: float = JOIN_TIMEOUT_S
 
     def __init__(self, name: str) -> None:
         self.failures: list[str] = []
@@ -50,7 +55,7 @@ class Client:
         self._is_over.set()
         if self._thread.ident is None:
             return  # it was never started
-        self._thread.join(JOIN_TIMEOUT_S)
+        self._thread.join(self.end_wait_s)
         if self._thread.is_alive():
             self.fail("did not end when it was told to")
 

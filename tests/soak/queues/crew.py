@@ -70,7 +70,12 @@ class Story:
 
 
 class CrewMember(Client):
-    """One place in a group, taken by a process after the other. `ends`: how often those were killed, or closed."""
+    """One place in a group, taken by a process after the other. `ends`: how often those were killed, or closed.
+
+    The last one is closed in order, so that what it said last is answered.
+    """
+
+    end_wait_s = CLOSE_WAIT_S + JOIN_TIMEOUT_S
 
     def __init__(
         self,
@@ -107,15 +112,6 @@ class CrewMember(Client):
                 self._kill()
             else:
                 self._ask_to_close()
-
-    def finish(self) -> None:
-        """Closed in order, so that what it said last is answered."""
-        self._is_over.set()
-        if self._thread.ident is None:
-            return  # it was never started
-        self._thread.join(CLOSE_WAIT_S + JOIN_TIMEOUT_S)
-        if self._thread.is_alive():
-            self.fail("did not end when it was told to")
 
     def _run(self) -> None:
         """The process lives no longer than the thread that started it."""

@@ -1,6 +1,6 @@
 """A member of a share group in a process of its own, so that it can be killed: tells what it is given, and what it says.
 
-Its argument is JSON: `settings` (librdkafka's), `plan` (a GroupPlan's fields), `topic`, `seed`, `name`. It prints lines of JSON, each with the
+Its argument is JSON: `settings` (librdkafka's), `plan` (a GroupPlan's fields), `topic`, `seed`. It prints lines of JSON, each with the
 time by the machine's monotonic clock. SIGTERM: it closes, and leaves the group with that.
 """
 
