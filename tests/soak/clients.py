@@ -135,11 +135,7 @@ def judge(clients: Clients, bootstrap: str, logins: Logins = ANYBODY) -> Judgeme
     """End the producers, let the readers come to the end, read everything once more, and compare."""
     run_all(clients.producers, lambda client: client.finish())
     final = Reader(bootstrap, clients.load.topic, clients.sightings, FINAL_READER, settings=logins.settings(READER))
-    try:
-        ends = final.ends()
-        final.read_to(ends, READ_TIMEOUT_S)
-    finally:
-        final.close()
+    ends = final.read_once(READ_TIMEOUT_S)
     clients.wait_until_read(ends)
     run_all(clients.readers, lambda client: client.finish())
     violations = [failure for client in (*clients.all, final) for failure in client.failures]

@@ -232,6 +232,15 @@ class Reader(Client):
                 return
             self.step()
 
+    def read_once(self, timeout_s: float) -> dict[int, int]:
+        """Read all that is there now in this thread, and close. Returns where it ended. Raises KafkaException."""
+        try:
+            ends = self.ends()
+            self.read_to(ends, timeout_s)
+        finally:
+            self.close()
+        return ends
+
     def close(self) -> None:
         self._consumer.close()
 

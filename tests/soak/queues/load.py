@@ -85,11 +85,7 @@ class Queues:
         ran_s = time.monotonic() - self._began_s
         self._producer.finish()
         final = Reader(self._bootstrap, TOPIC, self._sightings, FINAL_READER, settings=self._reading)
-        try:
-            ends = final.ends()
-            final.read_to(ends, READ_TIMEOUT_S)
-        finally:
-            final.close()
+        ends = final.read_once(READ_TIMEOUT_S)
         violations = [
             problem for reading in final.readings.values() for problem in compare(self._producer.acknowledged, reading)
         ]
