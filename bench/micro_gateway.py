@@ -9,7 +9,6 @@ at least 0.3.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import statistics
@@ -25,7 +24,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.core.client import pinned_to
 from bench.measure import cpu_seconds
-from bench.runner import ROUGH_RESULTS
+from bench.runner import show_rough
 from bench.workloads import produce
 from bmq.gateway.v1 import gateway_pb2 as messages
 from testing.processes import REPOSITORY, ManagedProcess
@@ -126,10 +125,7 @@ def main() -> None:
                         one[GATEWAY] = published(address, chosen.streams, chosen.batch, chosen.seconds, gateway.pid)
             found.append(one)
     result = {"rounds": found, "figures": figures(found), "bounds": BOUNDS}
-    text = json.dumps(result, indent=1)
-    ROUGH_RESULTS.mkdir(parents=True, exist_ok=True)
-    (ROUGH_RESULTS / "micro_gateway.json").write_text(text)
-    print(text)
+    show_rough("micro_gateway", result)
 
 
 def published(address: str, streams: int, batch: int, seconds: float, gateway_pid: int) -> dict[str, float]:

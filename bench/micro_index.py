@@ -29,7 +29,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.findings import say
-from bench.runner import ROUGH_RESULTS
+from bench.runner import show_rough
 from bench.spark.scanner import ENVIRONMENT, Scanner
 from testing.processes import JARS, REPOSITORY, ManagedProcess, dying_with_us
 from testing.servers import BmqServer, bmq_command
@@ -92,10 +92,7 @@ def main() -> None:
         result["lookups"] = lookups(port, chosen.lookups)
         result["scan"] = scan(server.bootstrap, chosen.records)
     result |= {"figures": figures(result), "bounds": BOUNDS}
-    text = json.dumps(result, indent=1)
-    ROUGH_RESULTS.mkdir(parents=True, exist_ok=True)
-    (ROUGH_RESULTS / "micro_index.json").write_text(text)
-    print(text)
+    show_rough("micro_index", result)
 
 
 def figures(result: dict[str, Any]) -> dict[str, float]:

@@ -8,7 +8,6 @@ one record that fall due at a fixed rate, whose p99 is compared round by round. 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import statistics
@@ -20,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.core.client import Client, Load, pinned_to
 from bench.core.frames import produce_frames
-from bench.runner import ROUGH_RESULTS
+from bench.runner import show_rough
 from testing.otlp_collector import OtlpCollector
 from testing.processes import REPOSITORY
 from testing.servers import BmqServer
@@ -69,10 +68,7 @@ def main() -> None:
         time.sleep(1)
         traces = len(collector.traces("produce"))
     result = {"rounds": found, "traces": traces, "figures": figures(found), "bounds": BOUNDS}
-    text = json.dumps(result, indent=1)
-    ROUGH_RESULTS.mkdir(parents=True, exist_ok=True)
-    (ROUGH_RESULTS / "micro_tracing.json").write_text(text)
-    print(text)
+    show_rough("micro_tracing", result)
 
 
 def one_round(client: Client, servers: dict[str, BmqServer], number: int, seconds: float) -> dict[str, Any]:

@@ -31,6 +31,15 @@ RESULTS: Final = REPOSITORY / "bench" / "results"
 ROUGH_RESULTS: Final = REPOSITORY / ".cache" / "bench-rough"
 """Of runs that are not the whole: they do not take the place of one that is."""
 
+
+def show_rough(name: str, result: Mapping[str, Any]) -> None:
+    """Print a result as JSON, and write it among the rough ones."""
+    text = json.dumps(result, indent=1)
+    ROUGH_RESULTS.mkdir(parents=True, exist_ok=True)
+    (ROUGH_RESULTS / f"{name}.json").write_text(text)
+    print(text)
+
+
 FULL: Final = "full"
 QUICK: Final = "quick"
 SMOKE: Final = "smoke"

@@ -22,7 +22,7 @@ from typing import Any, Final
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.measure import cpu_seconds
-from bench.runner import ROUGH_RESULTS
+from bench.runner import show_rough
 from testing.processes import REPOSITORY, ManagedProcess, eventually
 from testing.servers import BmqServer, bmq_command
 
@@ -79,10 +79,7 @@ def main() -> None:
                 one.kill()
     found["figures"] = figures(found, chosen.connections, chosen.producers)
     found["bounds"] = BOUNDS
-    text = json.dumps(found, indent=1)
-    ROUGH_RESULTS.mkdir(parents=True, exist_ok=True)
-    (ROUGH_RESULTS / "databus.json").write_text(text)
-    print(text)
+    show_rough("databus", found)
 
 
 def figures(found: Mapping[str, Any], connections: int, producers: int) -> dict[str, float]:
