@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from contextlib import ExitStack
 
@@ -11,16 +10,13 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from confluent_kafka.admin import AdminClient
 
 from testing.cluster import BmqCluster
-from testing.patience import Patience
 from testing.processes import eventually
 from testing.wire import (
     EARLIEST_TIMESTAMP,
     FETCH,
     LATEST_TIMESTAMP,
     NONE,
-    NOT_LEADER_OR_FOLLOWER,
     WireClient,
-    end_offset_of,
     fetch_answer,
     fetch_body,
     record_batch,
@@ -29,10 +25,9 @@ from tests.e2e.cluster.conftest import TopicMaker
 from tests.e2e.conftest import unique_name
 from tests.e2e.test_groups import PARTITIONS, balanced, fill, join
 from tests.support.group_members import read
+from tests.support.led_partition import LedPartition
 
 pytestmark = [pytest.mark.faults, pytest.mark.bmq_only, pytest.mark.timeout(120)]
-
-ASK_AGAIN_INTERVAL_S = 0.1
 
 
 def test_every_node_leads_clients_to_everything(cluster: BmqCluster, make_topic: TopicMaker) -> None:
@@ -73,47 +68,30 @@ def test_every_node_serves_every_partition(cluster: BmqCluster, make_topic: Topi
     topic = make_topic(cluster, 3)
     with ExitStack() as stack:
         clients = [stack.enter_context(WireClient(node.kafka_port)) for node in cluster.nodes.values()]
-        for index, client in enumerate(clients):
-            for partition in range(3):
-                answer = client.produce(topic, record_batch([b"%d" % index, b"second"]), partition)
-                assert (answer.error_code, answer.base_offset) == (NONE, 2 * index)
-        logs = [[fetched(client, topic, partition, 6) for partition in range(3)] for client in clients]
+        seen = [[LedPartition(client, topic, partition) for partition in range(3)] for client in clients]
+        for index, partitions in enumerate(seen):
+            for partition in partitions:
+                assert partition.produce(record_batch([b"%d" % index, b"second"])) == 2 * index
+        logs = [[partition.records(6) for partition in partitions] for partitions in seen]
         assert all(log == logs[0] for log in logs)
-        for client in clients:
-            assert client.list_offsets(topic, range(3), LATEST_TIMESTAMP) == dict.fromkeys(range(3), (NONE, 6))
-            assert client.list_offsets(topic, range(3), EARLIEST_TIMESTAMP) == dict.fromkeys(range(3), (NONE, 0))
-
-
-def fetched(client: WireClient, topic: str, partition: int, end_offset: int) -> bytes:
-    """All batches up to `end_offset`, fetched as a consumer does: each time from where the last answer ended.
-
-    A node that does not know the partition's owner yet says so, and is asked again.
-    """
-    found, offset = b"", 0
-    patience = Patience(20)
-    while offset < end_offset:
-        assert not patience.is_over(), f"{topic}-{partition} ends at {offset} for this node, not at {end_offset}"
-        answer = client.fetch(topic, offset, partition, max_wait_ms=500)
-        if answer.error_code == NOT_LEADER_OR_FOLLOWER:
-            time.sleep(ASK_AGAIN_INTERVAL_S)
-            continue
-        assert answer.error_code == NONE
-        found += answer.records
-        offset = max(offset, end_offset_of(answer.records))
-    return found
+        for partitions in seen:
+            assert [partition.offset(LATEST_TIMESTAMP) for partition in partitions] == [6] * 3
+            assert [partition.offset(EARLIEST_TIMESTAMP) for partition in partitions] == [0] * 3
 
 
 def test_waiting_fetch_sees_what_another_node_takes(cluster: BmqCluster, make_topic: TopicMaker) -> None:
     """A long poll at a proxy ends when the owner, elsewhere, has a record; not when its time is up.
 
-    It ends with NOT_LEADER_OR_FOLLOWER, too, when the balancer moves the partition: the new topic is balanced before.
+    It ends with NOT_LEADER_OR_FOLLOWER, too, when the partition is started or moved: it is led before, and balanced.
     """
     topic = make_topic(cluster, 1)
     cluster.wait_balanced()
     owner = cluster.owner_of(topic, 0)
     far = next(node for node in cluster.nodes.values() if node is not owner)
     with WireClient(owner.kafka_port) as writer, WireClient(far.kafka_port, timeout_s=60) as reader:
-        for offset in range(5):
+        LedPartition(writer, topic, 0).produce(record_batch([b"first"]))
+        assert LedPartition(reader, topic, 0).records(1)
+        for offset in range(1, 6):
             waiting = reader.send(FETCH, 4, fetch_body(topic, 0, offset, max_wait_ms=120_000))
             assert writer.produce(topic, record_batch([b"news"])).error_code == NONE
             found = fetch_answer(reader.receive(waiting))

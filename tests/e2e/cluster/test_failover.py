@@ -25,8 +25,8 @@ from testing.wire import (
     record_batch,
 )
 from tests.e2e.cluster.conftest import TopicMaker
-from tests.e2e.cluster.test_clients import fetched
 from tests.support.kio_client import call
+from tests.support.led_partition import LedPartition
 from tests.support.paced_load import producing
 
 pytestmark = [pytest.mark.faults, pytest.mark.bmq_only, pytest.mark.timeout(300), pytest.mark.safety]
@@ -75,14 +75,15 @@ def test_hung_owner_is_replaced_and_comes_back_as_a_zombie(cluster: BmqCluster, 
         WireClient(victim.kafka_port, ANSWER_WAIT_S) as reader,
         WireClient(healthy.kafka_port) as observer,
     ):
-        assert writer.produce(aside, record_batch([b"0"]), own).error_code == NONE
-        assert fetched(reader, aside, own, 1)
+        seen = LedPartition(observer, aside, own)
+        LedPartition(writer, aside, own).produce(record_batch([b"0"]))
+        assert LedPartition(reader, aside, own).records(1)
         victim.pause()
         # It lies in the socket while the node hangs, and is the first thing it sees when it goes on.
         produced = writer.send(PRODUCE, 3, produce_body(aside, own, record_batch([b"late"])))
         load.wait_for_every_partition(200)
-        assert observer.produce(aside, record_batch([b"1", b"2"]), own).error_code == NONE
-        end_before = observer.list_offsets(aside, [own], LATEST_TIMESTAMP)[own][1]
+        seen.produce(record_batch([b"1", b"2"]))
+        end_before = seen.offset()
         victim.resume()
         late: ProduceAnswer | None = None
         try:
@@ -93,10 +94,10 @@ def test_hung_owner_is_replaced_and_comes_back_as_a_zombie(cluster: BmqCluster, 
             pass  # it stood still for longer than `loop_stall_max_ms`, and dropped its connections unread
         cluster.wait_settled()
         load.wait_for_every_partition(200)
-        end = observer.list_offsets(aside, [own], LATEST_TIMESTAMP)[own][1]
-        stored = fetched(observer, aside, own, end)
+        end = seen.offset()
+        stored = seen.records(end)
         with WireClient(victim.kafka_port, ANSWER_WAIT_S) as again:
-            assert fetched(again, aside, own, end) == stored, "two nodes show different logs"
+            assert LedPartition(again, aside, own).records(end) == stored, "two nodes show different logs"
         if late is not None and late.error_code == NONE:
             assert late.base_offset >= end_before, "it was acknowledged in the log of an owner that was replaced"
             assert stored.count(b"late") == 1
