@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from pathlib import Path
 from random import SystemRandom
@@ -12,6 +11,7 @@ from typing import Annotated
 import typer
 
 from bmq.cli.bounded_file import read_bounded
+from bmq.cli.private_file import private_file
 from bmq.cli.setting_options import ConfigFile, Data, StoreUrl, load
 from bmq.log.root import cluster_id_from, read_root, require_empty_root
 from bmq.metadata.backup_file import (
@@ -50,7 +50,8 @@ def backup(file: BackupFile, data: Data = None, store: StoreUrl = None, config: 
     settings = load(config, data=data, store=store).settings
     configure_logs("error", settings.log_format)
     made = asyncio.run(_backup(settings))
-    _write_new(file, encode_backup(made))
+    with private_file(file, BackupNotWritten) as backup:
+        backup.write(encode_backup(made))
     typer.echo(f"{file} has {_summary(made.image())} of cluster {made.cluster_id}")
 
 
@@ -105,22 +106,6 @@ async def _restore(settings: Settings, found: MetadataBackup, *, is_dry_run: boo
     finally:
         await store.close()
     return cluster_id
-
-
-def _write_new(file: Path, content: bytes) -> None:
-    """Raises BackupNotWritten; a file that is there is not replaced."""
-    try:
-        number = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except OSError as error:
-        raise BackupNotWritten(f"cannot write {file}: {error.strerror}") from None
-    try:
-        with open(number, "wb") as opened:
-            opened.write(content)
-            opened.flush()
-            os.fsync(number)
-    except OSError as error:
-        file.unlink(missing_ok=True)
-        raise BackupNotWritten(f"cannot write {file}: {error.strerror}") from None
 
 
 def _summary(image: MetadataImage) -> str:

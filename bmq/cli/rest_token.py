@@ -13,6 +13,7 @@ import typer
 
 from bmq.cli.kafka.options import AsCsv, AsJson
 from bmq.cli.kafka.rows import Column, output_of, print_rows
+from bmq.cli.private_file import private_file
 from bmq.cli.setting_options import ConfigFile, load
 from bmq.protocol.errors import BmqError
 from bmq.security.bearer_tokens import TOKENS_MAX, KeptToken, new_token, wrong_user
@@ -67,7 +68,8 @@ def create(
         token, kept = new_token(user, now_ms, days * _DAY_MS, tokens, os.urandom)
         tokens[kept.token_id] = kept
         if out is not None:
-            _write_secret(out, token)
+            with private_file(out, NoRoom) as secret:
+                secret.write(f"{token}\n".encode())
     if out is None:
         sys.stdout.write(f"{token}\n")
     sys.stderr.write(f"token {kept.token_id} of {user} ends at {_text(kept.expires_ms)}\n")
@@ -109,15 +111,6 @@ def _path(file: Path | None, config: Path | None) -> Path:
     if not found:
         raise NoTokensFile("name the file of tokens with --file, or set rest_security.tokens_file")
     return Path(found)
-
-
-def _write_secret(path: Path, token: str) -> None:
-    try:
-        made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except OSError as error:
-        raise NoRoom(f"{path} cannot be made: {error.strerror}") from None
-    with os.fdopen(made, "w") as file:
-        file.write(f"{token}\n")
 
 
 def _row(one: KeptToken, now_ms: int) -> dict[str, object]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
 import tarfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
+from bmq.cli.private_file import MODE, private_file
 from bmq.protocol.errors import BmqError
 
 ENTRY_BYTES_MAX: Final = 4 << 20
@@ -36,38 +36,25 @@ class Contents:
     cut: list[str] = field(default_factory=list)
 
 
+@contextmanager
+def new_archive(path: Path, redact: Callable[[str], str], *, bytes_max: int = BUNDLE_BYTES_MAX) -> Iterator[Archive]:
+    """A new tar.gz that only its owner reads. When the body raises, the file is removed. Raises NoBundle."""
+    with private_file(path, _no_bundle) as file, tarfile.open(fileobj=file, mode="w:gz") as tar:
+        archive = Archive(tar, path, redact, bytes_max)
+        yield archive
+        archive.add_contents()
+
+
 class Archive:
-    """A new tar.gz that only its owner reads. `redact`: passes over each text. Raises NoBundle.
+    """What goes into one archive. `redact`: passes over each text."""
 
-    When the body raises, the file is removed.
-    """
-
-    def __init__(self, path: Path, redact: Callable[[str], str], *, bytes_max: int = BUNDLE_BYTES_MAX) -> None:
-        self.path = path
+    def __init__(self, tar: tarfile.TarFile, path: Path, redact: Callable[[str], str], bytes_max: int) -> None:
         self.contents = Contents()
+        self._tar = tar
+        self._path = path
+        self._folder = path.name.removesuffix(".tar.gz")
         self._redact = redact
         self._left_bytes = bytes_max
-        self._folder = path.name.removesuffix(".tar.gz")
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except OSError as error:
-            raise NoBundle(f"{path} cannot be written: {error.strerror}; name another file with --out") from error
-        self._file = os.fdopen(descriptor, "wb")
-        self._tar = tarfile.open(fileobj=self._file, mode="w:gz")  # noqa: SIM115  # closed by __exit__
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if error is not None:
-            self._file.close()
-            self.path.unlink(missing_ok=True)
-            return
-        self._write(CONTENTS, json.dumps(self._summary(), indent=2).encode())
-        self._tar.close()
-        self._file.close()
 
     def add_text(self, name: str, text: str, *, is_end: bool = False, is_cut: bool = False) -> None:
         """Add a text, without its secrets. `is_end`: of a longer text the end is kept, else the beginning."""
@@ -93,17 +80,23 @@ class Archive:
         """`why`: a sentence, in which secrets are blanked as well."""
         self.contents.missing[name] = self._redact(why)
 
-    def _summary(self) -> dict[str, Any]:
+    def add_contents(self) -> None:
+        """The list of what is there and what is missing, as the last entry."""
         found = self.contents
-        return {"entries": found.entries, "cut": found.cut, "missing": found.missing}
+        document = {"entries": found.entries, "cut": found.cut, "missing": found.missing}
+        self._write(CONTENTS, json.dumps(document, indent=2).encode())
 
     def _write(self, name: str, data: bytes) -> None:
         entry = tarfile.TarInfo(f"{self._folder}/{name}")
-        entry.size, entry.mode, entry.mtime = len(data), 0o600, int(time.time())
+        entry.size, entry.mode, entry.mtime = len(data), MODE, int(time.time())
         try:
             self._tar.addfile(entry, io.BytesIO(data))
         except OSError as error:
-            raise NoBundle(f"{self.path} cannot be written: {error.strerror}") from error
+            raise _no_bundle(f"cannot write {self._path}: {error.strerror or error}") from error
+
+
+def _no_bundle(why: str) -> NoBundle:
+    return NoBundle(f"{why}; name another file with --out")
 
 
 def _plain_name(name: str, taken: dict[str, int]) -> str:

@@ -19,7 +19,7 @@ from bmq.cli.doctor.finding import bytes_text
 from bmq.cli.doctor.machine import Machine
 from bmq.cli.rest_options import DEFAULT_URL, current_login, with_login
 from bmq.cli.setting_options import ConfigFile, Data, StoreUrl, load
-from bmq.cli.support_bundle.archive import Archive
+from bmq.cli.support_bundle.archive import Contents, new_archive
 from bmq.cli.support_bundle.collection import Wanted, collect, known_secrets
 from bmq.server.logs import configure_logs
 from bmq.server.redaction import Redactor
@@ -66,9 +66,10 @@ def support_bundle(
     url = url if "://" in url else f"http://{url}"
     redactor = Redactor(known_secrets(loaded, login))
     wanted = Wanted(loaded, wrong, url, login, logs or (), examination)
-    with Archive(out or _default_path(), redactor.text) as archive:
+    path = out or _default_path()
+    with new_archive(path, redactor.text) as archive:
         run_with_daemon_threads(collect(archive, wanted, cluster_client.TRANSPORT))
-    _print_summary(archive)
+    _print_summary(path, archive.contents)
 
 
 def _default_path() -> Path:
@@ -76,9 +77,8 @@ def _default_path() -> Path:
     return Path(f"bmq-support-{host}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.tar.gz")
 
 
-def _print_summary(archive: Archive) -> None:
-    found = archive.contents
+def _print_summary(path: Path, found: Contents) -> None:
     for name, why in found.missing.items():
         sys.stderr.write(f"missing: {name}: {why}\n")
-    size = bytes_text(archive.path.stat().st_size)
-    sys.stdout.write(f"{archive.path} ({size}, {len(found.entries)} files); look through it before you send it\n")
+    size = bytes_text(path.stat().st_size)
+    sys.stdout.write(f"{path} ({size}, {len(found.entries)} files); look through it before you send it\n")

@@ -19,7 +19,7 @@ from bmq.cli import cluster_client
 from bmq.cli.commands import app
 from bmq.cli.doctor.finding import Finding, Verdict
 from bmq.cli.support_bundle import machine_facts
-from bmq.cli.support_bundle.archive import CONTENTS, Archive, NoBundle
+from bmq.cli.support_bundle.archive import CONTENTS, NoBundle, new_archive
 from bmq.cli.support_bundle.machine_facts import tail
 from tests.unit.cli.doctor.machines import FakeNodes
 
@@ -179,7 +179,7 @@ def test_a_file_that_is_there_is_not_overwritten(place: Path) -> None:
     (place / "b.tar.gz").write_text("mine")
     result = run("--out", "b.tar.gz")
     assert isinstance(result.exception, NoBundle)
-    assert str(result.exception) == "b.tar.gz cannot be written: File exists; name another file with --out"
+    assert str(result.exception) == "cannot write b.tar.gz: File exists; name another file with --out"
     assert (place / "b.tar.gz").read_text() == "mine"
 
 
@@ -195,7 +195,7 @@ def test_logs_that_cannot_be_read_are_told(place: Path, monkeypatch: pytest.Monk
 
 
 def test_an_archive_stays_within_its_bounds(tmp_path: Path) -> None:
-    with Archive(tmp_path / "a.tar.gz", str, bytes_max=1_000) as archive:
+    with new_archive(tmp_path / "a.tar.gz", str, bytes_max=1_000) as archive:
         archive.add_text("first.txt", "a" * 600)
         archive.add_text("second.txt", "b" * 300 + "c" * 300, is_end=True)
         archive.add_text("third.txt", "d")
@@ -212,11 +212,11 @@ def test_an_archive_stays_within_its_bounds(tmp_path: Path) -> None:
 
 
 def test_names_do_not_leave_the_archive_and_a_failure_leaves_no_file(tmp_path: Path) -> None:
-    with Archive(tmp_path / "a.tar.gz", str) as archive:
+    with new_archive(tmp_path / "a.tar.gz", str) as archive:
         archive.add_text("../../etc/passwd", "x")
         archive.add_text("logs/a b\n.log", "y")
     assert set(Bundle(tmp_path / "a.tar.gz").files) == {"_/_/etc/passwd", "logs/a_b_.log", CONTENTS}
-    with pytest.raises(RuntimeError), Archive(tmp_path / "b.tar.gz", str):
+    with pytest.raises(RuntimeError), new_archive(tmp_path / "b.tar.gz", str):
         raise RuntimeError
     assert not (tmp_path / "b.tar.gz").exists()
 
