@@ -1,6 +1,8 @@
 """The job of an index, killed again and again: every answer is that of a look at all records, before, between and after.
 
 The tail is decoded without Spark, the files by Spark: the same queries before and after compare both.
+
+More by variables: BMQ_INDEX_KILLS=30 BMQ_INDEX_QUERIES=10000 python -m pytest tests/e2e/test_spark_index.py
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow.parquet as pq
 import pytest
@@ -37,9 +39,13 @@ from tests.e2e.conftest import create_topic, unique_name
 from tests.support.spark import SPARK_ENVIRONMENT
 from tests.unit.index.indexes import FORM, NOW_MS, order
 
-pytestmark = [pytest.mark.campaign("spark-tables"), pytest.mark.timeout(1_000)]
-
-RECORDS, PARTITIONS, KILLS, OFFSETS_PER_TRIGGER = 3_000, 2, 3, 300
+PARTITIONS: Final = 2
+KILLS: Final = int(os.environ.get("BMQ_INDEX_KILLS", "3"))
+DRAWN_QUERIES: Final = int(os.environ.get("BMQ_INDEX_QUERIES", "100")) // (KILLS + 1)
+"""So many are asked, beside the fixed ones, after each kill and at the end."""
+RECORDS: Final = min(9_000, 1_000 * KILLS)
+OFFSETS_PER_TRIGGER: Final = 3 * RECORDS // (10 * KILLS)
+"""A killed job ends two or three batches, so the last kill finds records that are not indexed."""
 ENVIRONMENT = {**SPARK_ENVIRONMENT, "PYSPARK_SUBMIT_ARGS": SUBMIT_ARGUMENTS, "TZ": "UTC"}
 ODD = [
     b'{"customer":{"id":17},"price":"1e1","city":{"a":[1, 2.50]}}',
@@ -55,6 +61,42 @@ ODD = [
     b"[]",
     b"",
 ]
+
+
+def drawn_queries(chance: random.Random, count: int) -> list[dict[str, Any]]:
+    """Queries over every kind of condition, most of which find something."""
+
+    def equals() -> dict[str, Any]:
+        field = chance.choice(["customer", "city", "is_gift"])
+        value: Any = {
+            "customer": f"c{chance.randrange(11)}",
+            "city": chance.choice(["Berlin", "Bern", "Aachen"]),
+            "is_gift": chance.random() < 0.5,
+        }[field]
+        return {"equals": {field: value}}
+
+    def price() -> dict[str, Any]:
+        low = chance.randrange(100)
+        return {"ranges": {"price": {"from": str(low), "to": str(low + chance.randrange(1, 30))}}}
+
+    def prefix() -> dict[str, Any]:
+        return {"prefixes": {"city": "Berlin"[: chance.randint(1, 6)]}}
+
+    def window() -> dict[str, Any]:
+        end_ms = NOW_MS - chance.randrange(RECORDS) * 4_000
+        return {"from": end_ms - chance.randrange(1, 8 * 3_600_000), "to": end_ms}
+
+    queries = []
+    for _ in range(count):
+        query: dict[str, Any] = {"order": chance.choice(["asc", "desc"]), "limit": chance.choice([1, 20, 5_000])}
+        for condition in chance.sample([equals, price, prefix, window], chance.randint(1, 3)):
+            query |= condition()
+        if chance.random() < 0.3:
+            query["order_by"] = "price"
+        queries.append(query)
+    return queries
+
+
 QUERIES: list[dict[str, Any]] = [
     {"limit": 10_000},
     *({"equals": {"customer": f"c{number}"}} for number in range(10)),
@@ -66,7 +108,10 @@ QUERIES: list[dict[str, Any]] = [
     {"prefixes": {"city": "{"}},
     {"ranges": {"paid_at": {"from": NOW_MS - 60_000}}, "order_by": "paid_at"},
     {"equals": {"is_gift": True, "city": "Bern"}},
+    *drawn_queries(random.Random(5), DRAWN_QUERIES),
 ]
+
+pytestmark = [pytest.mark.campaign("spark-tables"), pytest.mark.timeout(700 + 100 * KILLS + len(QUERIES) * (KILLS + 2))]
 
 
 class Story:
@@ -127,7 +172,7 @@ class Story:
 
     def answers(self) -> list[Answer]:
         return [
-            self.engine.query(self.known, IndexQuery.from_json(json.dumps({"limit": 5_000, **query})))
+            self.engine.query(self.known, IndexQuery.from_json(json.dumps({"limit": 5_000} | query)))
             for query in QUERIES
         ]
 
