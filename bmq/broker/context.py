@@ -13,6 +13,7 @@ from bmq.aio.backoff import Backoff
 from bmq.aio.loop_turns import LoopTurns
 from bmq.broker.append_batcher import AppendBatcher
 from bmq.broker.append_budget import AppendBudget
+from bmq.broker.broken_closes import BrokenCloses
 from bmq.broker.deferred_deletes import DeferredDeletes
 from bmq.broker.half_checker import HalfChecker
 from bmq.broker.metrics import PartitionCounts
@@ -77,6 +78,8 @@ class BrokerSettings:
     """The same while `acks=all` is refused for want of replicas."""
     min_insync_searches_per_s: float = 20.0
     """The same of the partitions that refuse acks=all."""
+    broken_closes_per_s: Annotated[float, Field(ge=1)] = 20.0
+    """Segments that rest, and of which a DataNode was lost, closed a second by a node."""
     upkeep_interval_s: float = 1.0
     """How often a node checks for segments to roll by age and idle segments to close."""
     retention_check_interval_ms: int = 300_000
@@ -155,6 +158,7 @@ class BrokerContext:
     opener: Opener = field(init=False)  # replaced where threads are not wanted
     searches: SearchPace = field(init=False)
     urgent_searches: SearchPace = field(init=False)
+    broken_closes: BrokenCloses = field(init=False)
     producer_id_expiration_ms: int = field(init=False)  # altered live
     compaction: CompactionPace = field(init=False)  # altered live
     due_turns: LoopTurns = field(init=False)  # a delivery, or checks, of one partition in each turn of the loop
@@ -182,6 +186,7 @@ class BrokerContext:
         self.opener = ThreadOpener(loop)
         self.searches = SearchPace(self.settings.replicas_searches_per_s)
         self.urgent_searches = SearchPace(self.settings.min_insync_searches_per_s)
+        self.broken_closes = BrokenCloses(self.settings.broken_closes_per_s)
         self.deferred_deletes = DeferredDeletes(self.store, self.settings.deletions_max, self.settings.deletions_per_s)
 
     def alignment_bytes(self, durability: Durability) -> int:

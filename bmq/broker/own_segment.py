@@ -17,7 +17,7 @@ class OwnSegment:
     `closed_bytes` is the file's length once it is closed (-1 before); more than the valid bytes if a torn batch or padding
     lies behind the last whole one. `alignment_bytes`: appends are padded to a multiple of it (1: not padded); it and
     the durability never change, whatever the topic asks for later. `first_append_s`: None before the first append.
-    Times: seconds of the event loop, milliseconds of the wall clock.
+    `was_broken`: its writer was, when the last append had been decided. Times: seconds of the event loop, milliseconds of the wall clock.
     """
 
     __slots__ = (
@@ -32,6 +32,7 @@ class OwnSegment:
         "opened_ms",
         "opened_s",
         "roll",
+        "was_broken",
         "writer",
         "written_bytes",
     )
@@ -59,6 +60,7 @@ class OwnSegment:
         self.alignment_bytes = alignment_bytes
         self.written_bytes = 0
         self.closed_bytes = -1
+        self.was_broken = False
         self.index: IndexBuilder | None = None
 
     @property

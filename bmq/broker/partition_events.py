@@ -189,14 +189,17 @@ class DirectoryReleased(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class RollDue(Outcome):
-    """The segment is old enough, its index is full, or a snapshot replaces what it holds."""
+    """The segment is old enough, its index is full, or a snapshot replaces what it holds; or its writer `is_broken`, and
+    then an empty segment is replaced too.
+    """
 
     roll: int
+    is_broken: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class IdleDue(Outcome):
-    """Nothing was produced for so long that the segment should be closed."""
+    """Nothing was produced for so long that the segment should be closed, or nothing is and its writer broke."""
 
     roll: int
 

@@ -162,7 +162,9 @@ def _step_write(state: State, event: Event) -> Step:  # noqa: C901 a table of tr
     match state, event:
         case Writing(segment=segment), WriterBroken(roll, is_full) if roll == segment.roll:
             return _break(state, is_full=is_full)
-        case Writing(segment=segment), RollDue(roll) if roll == segment.roll and state.log.segment_bytes:
+        case Writing(segment=segment, log=log), RollDue(roll, is_broken) if roll == segment.roll and (
+            log.segment_bytes or is_broken
+        ):
             if state.next.status is NextStatus.FAILED:
                 return _write(replace(state, is_roll_due=True))
             return _write(replace(state, roll_reason=RollReason.AGE))
@@ -171,7 +173,7 @@ def _step_write(state: State, event: Event) -> Step:  # noqa: C901 a table of tr
             if following.status is NextStatus.FAILED:
                 following = replace(following, status=NextStatus.ABSENT)
             return _write(replace(state, next=following, roll_reason=RollReason.MORE_REPLICAS))
-        case Writing(segment=segment), IdleDue(roll) if roll == segment.roll and _is_quiet(state):
+        case Writing(segment=segment), IdleDue(roll) if roll == segment.roll and state.is_quiet:
             idle = Idle(
                 state.leader_epoch,
                 state.limits,
@@ -229,10 +231,6 @@ def _break(state: Writing | Draining, *, is_full: bool) -> Step:
 
 def _go_on(state: Writing | Mending) -> Step:
     return _write(state) if isinstance(state, Writing) else (state, ())
-
-
-def _is_quiet(state: Writing) -> bool:
-    return not state.log.written and not state.log.waiting and not state.next.is_opening()
 
 
 def _synced(state: Writing, log: InFlightBatches, event: SegmentSynced) -> Step:

@@ -172,6 +172,11 @@ class Writing(State):
     is_roll_due: bool = False
     roll_reason: RollReason = RollReason.NONE
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is on its way: no batch and no next segment."""
+        return not self.log.written and not self.log.waiting and not self.next.is_opening()
+
 
 @dataclass(frozen=True, slots=True)
 class Mending(State):

@@ -242,12 +242,16 @@ class PartitionRuntime:
 
     @property
     def is_under_replicated(self) -> bool:
-        """The open segment has records, and is on fewer nodes than a file of the store has when all are healthy."""
-        state = self.state
-        if not isinstance(state, Writing) or state.replicas >= state.limits.replicas_wanted:
+        """Some segment has records and is on fewer nodes than a file of the store has when all are healthy: the open one, or
+        one that lost a node and is not closed yet.
+        """
+        state, lifecycle = self.state, self._lifecycle
+        if lifecycle.is_closing_broken or not isinstance(state, Writing):
+            return lifecycle.is_closing_broken
+        segment = lifecycle.segments.get(state.segment.roll)
+        if segment is None or not segment.written_bytes:
             return False
-        segment = self._lifecycle.segments.get(state.segment.roll)
-        return segment is not None and segment.written_bytes > 0
+        return segment.writer.is_broken or state.replicas < state.limits.replicas_wanted
 
     @property
     def upkeep_due_s(self) -> float:

@@ -175,8 +175,12 @@ class SegmentLifecycle:
 
     async def mend(self, segment: Segment, written: Iterable[ProducedBatch], *, is_full: bool) -> None:
         """Close a broken segment and find out what it holds (rules 7 and 9). Keeps trying; ends in an event."""
+        with self._context.broken_closes.running():
+            await self._mend(segment, tuple(written), is_full=is_full)
+
+    async def _mend(self, segment: Segment, batches: tuple[ProducedBatch, ...], *, is_full: bool) -> None:
         own = self.segments[segment.roll]
-        batches = tuple(written)
+        own.was_broken = True
         self._context.counts.mends += 1
         backoff = self._context.backoff()
         while not self._is_over():
@@ -195,17 +199,16 @@ class SegmentLifecycle:
                     _log.warning("segment_not_recovered_yet", path=own.writer.path, reason=str(error))
                 await backoff.pause()
                 continue
-            replicas = own.writer.replicas
-            _log.warning(
-                "segment_mended",
-                path=own.writer.path,
-                valid_bytes=valid_bytes,
-                closed_bytes=own.closed_bytes,
-                replicas=replicas,
-            )
+            self._log_mended(own, valid_bytes)
             end_offset = segment.base_offset if end_offset is None else end_offset
-            self._report(SegmentMended(segment.roll, end_offset, replicas))
+            self._report(SegmentMended(segment.roll, end_offset, own.writer.replicas))
             return
+
+    def _log_mended(self, own: OwnSegment, valid_bytes: int) -> None:
+        path, replicas = own.writer.path, own.writer.replicas
+        _log.warning(
+            "segment_mended", path=path, valid_bytes=valid_bytes, closed_bytes=own.closed_bytes, replicas=replicas
+        )
 
     async def _settle_tail(self, own: OwnSegment, valid_bytes: int, *, is_full: bool) -> None:
         """If a torn batch lies behind the last whole one, record that durably before anything follows it (rule 4)."""
@@ -233,13 +236,22 @@ class SegmentLifecycle:
     def end(self, roll: int) -> None:
         """Nothing more is written to this segment; called in the same step that decides it."""
         own = self.segments.get(roll)
-        if own is not None and own.index is not None and self.files is not None:
+        if own is None:
+            return
+        own.was_broken = own.was_broken or own.writer.is_broken
+        if own.index is not None and self.files is not None:
             self.files.end_segment(roll)
+
+    @property
+    def is_closing_broken(self) -> bool:
+        """Whether a segment with records is to be closed, and is open still on fewer nodes than acknowledged them."""
+        return any(own.was_broken and own.closed_bytes < 0 and own.written_bytes for own in self.segments.values())
 
     async def seal(self, segment: Segment, end_offset: int) -> None:
         """Close it and make its index durable ("save checkpoint"). Keeps trying in the background; ends in an event."""
         own = self.segments[segment.roll]
-        await self._save(segment.roll, own.writer.path, partial(self._close_and_index, own, end_offset))
+        with self._context.broken_closes.running(own.was_broken):
+            await self._save(segment.roll, own.writer.path, partial(self._close_and_index, own, end_offset))
 
     async def save_recovered(self) -> None:
         """Make the indexes that the start rebuilt durable. Keeps trying in the background; ends in an event.
@@ -327,6 +339,7 @@ class SegmentLifecycle:
             except WriterBroken:
                 await self.verify_claim()
                 own.closed_bytes = await own.writer.mend()
+                self._log_mended(own, own.valid_bytes)
                 await self.verify_claim()
             if own.closed_bytes < own.valid_bytes:
                 raise AcknowledgedDataLost(own.leader_epoch, -1, end_offset)
@@ -342,8 +355,11 @@ class SegmentLifecycle:
         """Remove a segment without a batch, open or not. Keeps trying while the store is away: an open file costs the
         nodes that hold it. A file left behind when we end is harmless."""
         own = self.segments.pop(roll, None)
-        if own is None:
-            return
+        if own is not None:
+            with self._context.broken_closes.running(own.was_broken):
+                await self._discard(own)
+
+    async def _discard(self, own: OwnSegment) -> None:
         if own.closed_bytes < 0:
             # If an open file is deleted, the NameNode counts its block as being written for minutes. So close it first.
             try:

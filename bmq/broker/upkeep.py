@@ -12,6 +12,7 @@ from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.partition_states import AwaitingSegment, Mending, Writing
 from bmq.broker.replica_guard import ReplicaGuard
 from bmq.broker.segment_files import SegmentLifecycle
+from bmq.log.config import NEVER_MS
 from bmq.log.partition_log import Batch
 from bmq.log.time_based_rolling import roll_due_ms
 
@@ -50,6 +51,9 @@ class Upkeep:
         segment = self._lifecycle.segments.get(state.segment.roll)
         if segment is None:
             return
+        if segment.writer.is_broken and state.is_quiet:
+            self._replace_broken(segment.roll, now_s)
+            return
         if tracker.is_search_due(state, segment, now_s):
             feed(ev.ReplicasDue(segment.roll))
             return
@@ -69,6 +73,13 @@ class Upkeep:
         elif not self._guard.is_on and state.replicas >= state.limits.replicas_wanted:
             roll_due_s = REST_S_MAX if roll_ms is None else (roll_ms - now_ms) / 1000
             self.due_s = min(idle_due_s, now_s + min(roll_due_s, REST_S_MAX))
+
+    def _replace_broken(self, roll: int, now_s: float) -> None:
+        """Nothing is appended, so no append tells that a replica is lost: close the file, which the store then copies (rule 53)."""
+        context, config = self._partition.context, self._partition.config
+        if context.broken_closes.take(now_s):
+            is_kept_open = config.segment_idle_close_ms >= NEVER_MS
+            self._partition.machine.feed(ev.RollDue(roll, is_broken=True) if is_kept_open else ev.IdleDue(roll))
 
     def _roll_due_ms(self, segment: OwnSegment) -> int | None:
         index = segment.index

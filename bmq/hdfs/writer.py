@@ -117,6 +117,10 @@ class HdfsWriter:
     def accepted_bytes(self) -> int:
         return self._stream.position
 
+    @property
+    def is_broken(self) -> bool:
+        return self._stream.failure is not None
+
     def append(self, buffers: Sequence[Buffer]) -> Future[int]:
         # A segment is one block, so a position in the block is one in the file.
         return self._stream.send(buffers, is_sync=self._is_synced_each_time)

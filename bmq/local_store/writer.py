@@ -150,6 +150,10 @@ class LocalWriter:
     def accepted_bytes(self) -> int:
         return self._accepted_bytes
 
+    @property
+    def is_broken(self) -> bool:
+        return self._failure is not None
+
     def append(self, buffers: Sequence[Buffer]) -> Future[int]:
         answer: Future[int] = self._loop.create_future()
         if self._failure is not None:

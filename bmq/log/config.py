@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from bmq.log.lanes.stamps import LaneRule
 from bmq.log.store import Durability
+
+NEVER_MS: Final = 2**62
+"""As `segment_idle_close_ms`: a segment that is not written to stays open."""
 
 
 class BacklogPolicy(StrEnum):

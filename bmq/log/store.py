@@ -115,6 +115,13 @@ class SegmentWriter(Protocol):
     def accepted_bytes(self) -> int:
         """Bytes given to `append` so far, durable or not."""
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether the next append is known to fail, because a node of the file was lost, or the file is no longer written.
+
+        False may be late: a node that stands still is known as soon as it has left something unanswered for long enough.
+        """
+
     def append(self, buffers: Sequence[Buffer]) -> Appended:
         """Write `buffers` behind the bytes appended before. The result is the file's durable length after them.
 

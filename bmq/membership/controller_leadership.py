@@ -18,7 +18,7 @@ from bmq.broker.manager import PartitionManager
 from bmq.broker.partition_offline import PartitionOffline
 from bmq.controller.runtime import Controller
 from bmq.election.election import ControllerClaim, Election, ElectionError, Member, MetadataMark
-from bmq.log.config import LogConfig
+from bmq.log.config import NEVER_MS, LogConfig
 from bmq.log.damage import Damage, StateDamaged, is_accepted, require_accepted
 from bmq.log.names import EpochListing, partition_directory
 from bmq.log.partition_log import ReplayableLog, TopicPartition
@@ -31,7 +31,7 @@ from bmq.protocol.errors import BmqError, KafkaError
 METADATA: Final = TopicPartition(METADATA_TOPIC_ID, 0)
 # Synced to disk: without the metadata, the topics' own logs on disk are of no use.
 METADATA_LOG: Final = LogConfig(
-    segment_bytes=64 * 1024 * 1024, retention_ms=-1, segment_idle_close_ms=2**62, durability=Durability.HSYNC
+    segment_bytes=64 * 1024 * 1024, retention_ms=-1, segment_idle_close_ms=NEVER_MS, durability=Durability.HSYNC
 )
 _PROOF_INTERVAL_S: Final = 1.0
 _CAMPAIGN_CHECK_S: Final = 0.5

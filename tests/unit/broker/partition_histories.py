@@ -302,7 +302,7 @@ class Owner:
     def hint(self, rnd: Random) -> None:
         segment = getattr(self.state, "segment", None)
         roll = segment.roll if segment is not None else 0
-        hints = [ev.RollDue(roll), ev.IdleDue(roll), ev.ReplicasDue(roll), ev.RetryDue()]
+        hints = [ev.RollDue(roll), ev.RollDue(roll, is_broken=True), ev.IdleDue(roll), ev.ReplicasDue(roll), ev.RetryDue()]
         hints.append(ev.WriteDue(rnd.choice(OUTSTANDING)))
         self.feed(ev.WaitExpired() if rnd.random() < 0.05 else rnd.choice(hints))
 

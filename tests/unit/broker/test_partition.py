@@ -186,7 +186,12 @@ class PartitionHistory(RuleBasedStateMachine):
         self.take(ev.RetryLater)
         self.send(ev.RetryDue())
 
-    @rule(kind=st.sampled_from([ev.IdleDue, ev.RollDue, ev.ReplicasDue, ev.WaitExpired]))
+    @rule(is_broken=st.booleans())
+    def roll(self, is_broken: bool) -> None:
+        if isinstance(self.state, Writing):
+            self.send(ev.RollDue(self.state.segment.roll, is_broken))
+
+    @rule(kind=st.sampled_from([ev.IdleDue, ev.ReplicasDue, ev.WaitExpired]))
     def hint(self, kind: type[ev.Event]) -> None:
         roll = self.state.segment.roll if isinstance(self.state, Writing) else 0
         self.send(ev.WaitExpired() if kind is ev.WaitExpired else kind(roll))  # type: ignore[call-arg]
@@ -651,6 +656,17 @@ def test_an_idle_partition_is_woken_by_a_batch() -> None:
     assert effects == (ev.OpenSegment(1),)
     state, effects = step(state, ev.SegmentOpened(1))
     assert effects == (ev.WriteBatches(ev.Segment(5, 1, 101), (batch,)),)
+
+
+def test_an_empty_segment_is_rolled_only_if_its_writer_is_broken() -> None:
+    state: State = writing()
+    assert step(state, ev.RollDue(0)) == (state, ())
+    state, effects = step(state, ev.RollDue(0, is_broken=True))
+    assert effects == (ev.OpenSegment(1),)
+    assert step(state, ev.RollDue(0, is_broken=True)) == (state, ()), "it is asked for once"
+    state, effects = step(state, ev.SegmentOpened(1))
+    assert effects == (ev.DiscardSegment(0),)
+    assert isinstance(state, Writing) and state.segment == ev.Segment(5, 1, 100)
 
 
 def test_settings_reach_every_state() -> None:

@@ -293,7 +293,9 @@ class StoreContract:
     async def test_nothing_can_be_appended_to_a_closed_file(self, pair: Pair) -> None:
         writer = await create(pair.owner, "file")
         await writer.append([b"abc"])
+        assert not writer.is_broken
         await writer.close()
+        assert writer.is_broken
         with pytest.raises(StoreError):
             await writer.append([b"more"])
         with contextlib.suppress(StoreError):
@@ -315,7 +317,9 @@ class StoreContract:
         path = f"{await claimed(pair.owner)}/00000000.log"
         writer = await create(pair.owner, path)
         await writer.append([b"acknowledged"])
+        assert not writer.is_broken
         length_bytes = await writer.mend()
+        assert writer.is_broken
         assert length_bytes >= 12
         assert await writer.mend() == length_bytes
         status = await pair.successor.status(path)
