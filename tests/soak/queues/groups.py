@@ -68,18 +68,19 @@ def _configs(plan: GroupPlan) -> AlterConfigsResource:
     return AlterConfigsResource(resource_type=_GROUP_RESOURCE, resource_name=plan.name, configs=configs)
 
 
-def is_drained(get: Callable[[str], tuple[int, str]], group: str, ends: Mapping[int, int]) -> bool:
-    """Whether the server says that a group has done everything below these ends. `get`: of its REST address."""
+def left_to_do(get: Callable[[str], tuple[int, str]], group: str, ends: Mapping[int, int]) -> str:
+    """What the server says that a group has not done of all below these ends; empty: nothing. `get`: of its REST address."""
     status, text = get(f"/v1/groups/{group}/explain")
-    return status == 200 and has_done(json.loads(text), ends)
+    return undone(json.loads(text), ends) if status == 200 else f"the server does not explain it: {status} {text}"
 
 
-def has_done(explained: Mapping[str, Any], ends: Mapping[int, int]) -> bool:
+def undone(explained: Mapping[str, Any], ends: Mapping[int, int]) -> str:
     """By the answer of a server that was asked why a group gets nothing."""
     found = {one["partition"]: one for one in explained["partitions"] if one["topic"] == TOPIC}
-    return all(
-        partition in found
-        and found[partition]["high_watermark"] >= end
-        and not any(found[partition][left] for left in ("lag", "locked", "delayed", "archiving"))
+    return "; ".join(
+        f"partition {partition}, which ends at {end}: {json.dumps(found.get(partition))}"
         for partition, end in ends.items()
+        if partition not in found
+        or found[partition]["high_watermark"] < end
+        or any(found[partition][left] for left in ("lag", "locked", "delayed", "archiving"))
     )

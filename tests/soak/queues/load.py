@@ -15,7 +15,7 @@ from tests.soak.history import Sightings, compare
 from tests.soak.load import PATIENT, Client, Reader, SteadyProducer, group_of, run_all
 from tests.soak.logins import ANYBODY, PRODUCER, READER, Logins
 from tests.soak.queues.crew import CrewMember
-from tests.soak.queues.groups import is_drained
+from tests.soak.queues.groups import left_to_do
 from tests.soak.queues.ledger import QueueLedger, Span
 from tests.soak.queues.letters import NAME, DeadLetterReader
 from tests.soak.queues.plan import GROUP_PLANS, LETTERS, LOCK_S, PARTITIONS, RECORDS_PER_S, TOPIC
@@ -27,7 +27,16 @@ DRAIN_TIMEOUT_S: Final = 180.0
 """A group has as much before it as the longest standstill left, and locks of members that died."""
 DRAIN_INTERVAL_S: Final = 1.0
 # A group with which little happened proves little; in a short run some of it happens by chance.
-NEEDED: Final = ("accept_known", "release_known", "reject_known", "letters", "locks_run_out", "killed", "closed")
+NEEDED: Final = (
+    "accept_known",
+    "release_known",
+    "reject_known",
+    "ends_certain",
+    "letters",
+    "locks_run_out",
+    "killed",
+    "closed",
+)
 NEEDED_S_MIN: Final = 300.0
 
 
@@ -121,8 +130,8 @@ class Queues:
 
     def _undrained(self, get: Callable[[str], tuple[int, str]], name: str, ends: Mapping[int, int]) -> str:
         """Why a group is not at the end yet; empty when it is."""
-        if not is_drained(get, name, ends):
-            return "the server says so"
+        if left := left_to_do(get, name, ends):
+            return left
         try:
             if not self._letters.is_at_end():
                 return "dead letters are not read"

@@ -10,7 +10,7 @@ import pytest
 
 from tests.soak.history import Origin, Sightings
 from tests.soak.queues.crew import Story
-from tests.soak.queues.groups import has_done
+from tests.soak.queues.groups import undone
 from tests.soak.queues.ledger import QueueLedger
 from tests.soak.queues.letters import parsed
 from tests.soak.queues.plan import GIVING_UP, SHARED, TOPIC, Choice
@@ -69,6 +69,7 @@ def test_a_life_of_a_member() -> None:
         "stalls": 1,
         "accepted": 1,
         "accepts_unknown": 1,
+        "ends_certain": 0,
         "letters": 0,
     }
 
@@ -140,4 +141,6 @@ PARTITION = {"topic": TOPIC, "partition": 0, "high_watermark": 9, "lag": 0, "loc
     ],
 )
 def test_a_group_is_done_when_the_server_has_nothing_left_for_it(partitions: list[Any], is_done: bool) -> None:
-    assert has_done({"partitions": partitions}, {0: 9}) is is_done
+    said = undone({"partitions": partitions}, {0: 9})
+    assert (not said) is is_done
+    assert is_done or said.startswith("partition 0, which ends at 9: ")
