@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.soak.memory import figures
 from tests.soak.stalls import Stall, Trouble, by_cause
 
 
@@ -14,7 +15,8 @@ from tests.soak.stalls import Stall, Trouble, by_cause
 class Report:
     """`violations`: sentences; with none of them the soak has passed. `failed_starts`: what the server said each time it
     gave its start up, to be started again. `queued_count`: records acknowledged to the producer of the share groups' topic;
-    `share_groups`: figures of each group.
+    `share_groups`: figures of each group. `memory_mib`, `own_memory_mib`: resident size of the server over time, as it is and
+    without its caches.
     """
 
     seed: int
@@ -34,6 +36,7 @@ class Report:
     counters: dict[str, int] = field(default_factory=dict)
     late_calls: Counter[str] = field(default_factory=Counter)
     memory_mib: list[float] = field(default_factory=list)
+    own_memory_mib: list[float] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
 
     @property
@@ -62,30 +65,13 @@ class Report:
             "server_failed_starts": self.failed_starts,
             "counters": self.counters,
             "late_calls": dict(self.late_calls),
-            "memory_mib": self._memory(),
+            "memory_mib": figures(self.memory_mib),
+            "own_memory_mib": figures(self.own_memory_mib),
         }
 
     def _from_begin(self, trouble: Trouble) -> dict[str, Any]:
         begin_s, end_s = trouble.begin_s - self.began_s, trouble.end_s - self.began_s
         return {"kind": trouble.kind, "begin_s": round(begin_s, 2), "end_s": round(end_s, 2)}
-
-    def memory_growth_mib(self) -> float:
-        """From the first quarter to the last; 0 without samples."""
-        memory = self._memory()
-        return memory.get("last_quarter", 0.0) - memory.get("first_quarter", 0.0)
-
-    def _memory(self) -> dict[str, float]:
-        """Greatest, and the medians of the first and the last quarter: what grows without bound shows in them."""
-        samples = self.memory_mib
-        if not samples:
-            return {}
-        quarter = max(1, len(samples) // 4)
-        first, last = sorted(samples[:quarter]), sorted(samples[-quarter:])
-        return {
-            "max": round(max(samples), 1),
-            "first_quarter": round(first[len(first) // 2], 1),
-            "last_quarter": round(last[len(last) // 2], 1),
-        }
 
     def text(self) -> str:
         kinds = sorted({trouble.kind for trouble in self.troubles})
@@ -99,7 +85,8 @@ class Report:
             f"  faults: {faults or 'none'}",
             f"  server: {counters}",
             f"  starts: {', '.join(f'{seconds:.1f}' for seconds in self.start_s)} s",
-            f"  memory (RSS): {', '.join(f'{name} {mib:g} MiB' for name, mib in self._memory().items())}",
+            f"  memory (RSS): {_memory_text(self.memory_mib)}",
+            f"  memory without caches: {_memory_text(self.own_memory_mib)}",
             "  longest pause between acknowledgements of a partition, by what was under way:",
         ]
         if self.late_calls:
@@ -108,6 +95,10 @@ class Report:
         lines += stall_lines(self.stalls, self.troubles, self.began_s)
         lines += [f"  VIOLATION: {violation}" for violation in self.violations]
         return "\n".join(lines)
+
+
+def _memory_text(samples_mib: Sequence[float]) -> str:
+    return ", ".join(f"{name} {mib:g} MiB" for name, mib in figures(samples_mib).items()) or "not seen"
 
 
 def share_group_lines(queued_count: int, groups: Mapping[str, Mapping[str, int]]) -> list[str]:

@@ -24,10 +24,14 @@ COUNTERS: Final = (
     "bmq_duplicate_batches",
     "bmq_partitions_lost_data",
 )
+CACHES: Final = ("bmq_read_cache_bytes", "bmq_tail_cache_bytes", "bmq_view_cache_bytes")
+"""Metrics of what they hold."""
 
 
 class HdfsBmqServer(BmqServer):
-    """`counters`: sums over the incarnations that were asked before they ended; `memory_mib`: resident size over time."""
+    """`counters`: sums over the incarnations that were asked before they ended; `memory_mib`: resident size over time;
+    `own_memory_mib`: without its caches.
+    """
 
     ready_timeout_s = READY_TIMEOUT_S
     # Within pytest, too: a server that is paused and goes on is to do what it does in production.
@@ -47,6 +51,7 @@ class HdfsBmqServer(BmqServer):
         self._secured = secured
         self.counters = dict.fromkeys(COUNTERS, 0)
         self.memory_mib: list[float] = []
+        self.own_memory_mib: list[float] = []
 
     def get(self, path: str) -> tuple[int, str]:
         """As without logins; as the administrator where there are any."""
@@ -67,12 +72,23 @@ class HdfsBmqServer(BmqServer):
         return arguments if self._secured is None else without_listen(arguments)
 
     def sample_memory(self) -> None:
-        """Add the resident size of now, from /proc; nothing while it is not running."""
+        """Add the resident size of now; nothing while it is not running."""
+        self.memory_mib += self._resident_mib()
+
+    def sample_own_memory(self) -> None:
+        """Add the resident size without what the caches hold by their own count; nothing while it does not answer."""
+        status, text = self.get("/metrics")
+        cached_mib = cached_mib_of(text) if status == 200 else None
+        if cached_mib is not None:
+            self.own_memory_mib += [resident_mib - cached_mib for resident_mib in self._resident_mib()]
+
+    def _resident_mib(self) -> list[float]:
+        """From /proc; empty while it is not running."""
         try:
             lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         except OSError:
-            return
-        self.memory_mib += [int(line.split()[1]) * 1024 / MIB for line in lines if line.startswith("VmRSS")]
+            return []
+        return [int(line.split()[1]) * 1024 / MIB for line in lines if line.startswith("VmRSS")]
 
     def add_counters(self) -> None:
         """Take the counters of this incarnation into the sums; to be called once, before it ends."""
@@ -91,8 +107,17 @@ def counters_told(ask: Callable[[], tuple[int, Any]]) -> dict[str, int]:
 
 def counters_of(metrics: str) -> dict[str, int]:
     """The counters that a report shows, out of the Prometheus text of one server."""
-    found = {}
-    for name in COUNTERS:
-        line = re.search(rf"^{name}_total ([0-9.e+]+)$", metrics, re.MULTILINE)
-        found[name] = int(float(line[1])) if line else 0
-    return found
+    return {name: int(_value_of(f"{name}_total", metrics) or 0) for name in COUNTERS}
+
+
+def cached_mib_of(metrics: str) -> float | None:
+    """What the caches of one server hold, which have budgets of their own. None: it does not say so, as while it starts."""
+    sizes = [_value_of(name, metrics) for name in CACHES]
+    found = [size for size in sizes if size is not None]
+    return sum(found) / MIB if len(found) == len(sizes) else None
+
+
+def _value_of(name: str, metrics: str) -> float | None:
+    """None: there is no such metric."""
+    line = re.search(rf"^{name} ([0-9.e+]+)$", metrics, re.MULTILINE)
+    return float(line[1]) if line else None

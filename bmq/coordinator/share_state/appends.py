@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
+from bmq.coordinator.runtime.moment import Moment
 from bmq.coordinator.share_state.decisions import Span
 from bmq.coordinator.share_state.metrics import ShareStateMetrics
 from bmq.coordinator.share_state.partition import PartitionKey, SharePartition
@@ -30,11 +31,13 @@ class AppendingShard(Protocol):
     def append(self, records: Sequence[KeyValue]) -> asyncio.Future[int]:
         """Like StateLog.append."""
 
+    def now(self) -> Moment: ...
+
     def append_ended(self, error: KafkaError | None) -> None:
         """An append of a run has this outcome."""
 
-    def apply(self, key: PartitionKey, value: UpdateValue) -> None:
-        """The change is durable."""
+    def apply(self, key: PartitionKey, value: UpdateValue, begun_ms: int) -> None:
+        """The change is durable, whose append began then (wall clock)."""
 
     def news(self, partition: SharePartition) -> None:
         """More records can be acquired."""
@@ -86,8 +89,10 @@ class Appends:
         encoded = _encoded(encode_value, value)
         self._require_size(len(key) + len(encoded))
 
+        begun_ms = shard.now().wall_ms
+
         def change() -> None:
-            shard.apply(place, value)
+            shard.apply(place, value, begun_ms)
 
         run = UpdateRun(key, encoded, change, shard.append_ended, self._loop.create_future())
         shard.state_log.append_run(run)

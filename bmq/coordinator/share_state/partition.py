@@ -118,8 +118,12 @@ class SharePartition:
         self.window = None if value.start_offset < 0 else Window(value.start_offset)
         self._apply(value, now)
 
-    def change(self, value: UpdateValue, now: Moment) -> None:
-        """A change. Raises MalformedMessage."""
+    def change(self, value: UpdateValue, now: Moment, begun_ms: int | None = None) -> None:
+        """A change. Raises MalformedMessage.
+
+        `begun_ms`: when its append began (wall clock), if it has just become durable. Its locks begin now, because nobody
+        has had the records before.
+        """
         if value.active_epoch >= 0:
             self.active = ActiveMember(value.active_epoch, value.active_member)
         if value.start_offset >= 0:
@@ -127,9 +131,9 @@ class SharePartition:
                 self.window = Window(value.start_offset)
             else:
                 self.window.advance(value.start_offset)
-        self._apply(value, now)
+        self._apply(value, now, begun_ms)
 
-    def _apply(self, value: SnapshotValue | UpdateValue, now: Moment) -> None:
+    def _apply(self, value: SnapshotValue | UpdateValue, now: Moment, begun_ms: int | None = None) -> None:
         window = self.window
         if window is None:
             self.oldest = None
@@ -142,9 +146,10 @@ class SharePartition:
             if batch.due_ms > now.wall_ms and batch.delivery_state == AVAILABLE:
                 left_ms = min(batch.due_ms - now.wall_ms, BACKOFF_MAX_MS)
                 window.delay(batch.first_offset, batch.last_offset, batch.due_ms, now.loop_ms + left_ms)
+        since_ms = now.wall_ms if begun_ms is None else begun_ms
         for records in value.locks:
             _require_sound_range(window, records)
-            left_ms = min(max(records.deadline_ms - now.wall_ms, 0), LOCK_DURATION_MAX_MS)
+            left_ms = min(max(records.deadline_ms - since_ms, 0), LOCK_DURATION_MAX_MS)
             window.lock(records, now.loop_ms + left_ms)
         window.strip()
         if not window.states:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final, Protocol
 
 from bmq.coordinator.config import RecordLimits, ShareRecordTerms
@@ -73,7 +73,7 @@ class IsGone(Protocol):
 @dataclass(frozen=True, slots=True)
 class ShareStateContext:
     """What all shards of a coordinator share. `terms(group)`: the limits of the group's records. `dead_letters`: None: there
-    are none.
+    are none. `last_versions`: of shards that were given up, by number.
     """
 
     clock: Clock
@@ -82,6 +82,7 @@ class ShareStateContext:
     terms: Callable[[str], ShareRecordTerms]
     is_gone: IsGone
     dead_letters: DeadLetterContext | None = None
+    last_versions: dict[int, int] = field(default_factory=dict)
 
 
 class ShareStateShard(Shard):
@@ -99,7 +100,8 @@ class ShareStateShard(Shard):
         self._context = context
         self._metrics = context.metrics
         self._is_live = False
-        self._version = log.leader_epoch << 32  # higher than under any former owner
+        # Higher than under any former owner, and than before a load of this one.
+        self._version = max(log.leader_epoch << 32, context.last_versions.get(number, 0) + 1)
         self._watchers: dict[PartitionKey, dict[asyncio.Future[None], None]] = {}
         self._deadlines = DuePartitions()
         self._appends = Appends(self, context.metrics, config.message_max_bytes)
@@ -118,6 +120,7 @@ class ShareStateShard(Shard):
             self._begin_dead_letters(partition)
 
     def unload(self, error: ErrorCode) -> None:
+        self._context.last_versions[self.number] = self._version
         self.partitions = {}
         self._deadlines.clear()
         if self.dead_letters is not None:
@@ -542,16 +545,16 @@ class ShareStateShard(Shard):
         if self._is_live:
             self.news(partition)
 
-    def apply(self, key: PartitionKey, value: UpdateValue) -> None:
-        """A change that this shard has appended is durable."""
+    def apply(self, key: PartitionKey, value: UpdateValue, begun_ms: int) -> None:
+        """A change is durable that this shard has begun to append then (wall clock)."""
         partition = self.partitions.get(key)
         if partition is not None:
-            self._replay_update(partition, value)
+            self._replay_update(partition, value, begun_ms)
 
-    def _replay_update(self, partition: SharePartition, value: UpdateValue) -> None:
+    def _replay_update(self, partition: SharePartition, value: UpdateValue, begun_ms: int | None = None) -> None:
         limits = self._context.terms(partition.key.group_id).limits if self._is_live else _NO_LIMITS
         was_full = self._is_live and partition.next_offset(limits) == NONE_AVAILABLE
-        partition.change(value, self.now())
+        partition.change(value, self.now(), begun_ms)
         self._deadlines.watch(partition)
         if not self._is_live:
             return

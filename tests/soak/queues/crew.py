@@ -19,8 +19,9 @@ from typing import Any, Final
 from testing.processes import REPOSITORY, dying_with_us
 from tests.soak.history import Origin, Sightings
 from tests.soak.load import JOIN_TIMEOUT_S, Client
-from tests.soak.queues.ledger import Delivery, QueueLedger
+from tests.soak.queues.ledger import QueueLedger
 from tests.soak.queues.plan import KILL_SHARE, TOPIC, Choice, GroupPlan
+from tests.soak.queues.record import Delivery
 
 READ_WAIT_S: Final = 0.1
 READ_BYTES_MAX: Final = 1 << 20
@@ -96,6 +97,7 @@ class CrewMember(Client):
         self._ledger = ledger
         self._sightings = sightings
         self._log_file = directory / f"{plan.name}-{number}.log"
+        self._told_file = directory / f"{plan.name}-{number}.jsonl"
         self._started_count = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._story: Story
@@ -158,12 +160,17 @@ class CrewMember(Client):
         if select.select([process.stdout], [], [], READ_WAIT_S)[0]:
             data = os.read(process.stdout.fileno(), READ_BYTES_MAX)
             if data:
-                self._story.take(data)
+                self._take(data)
             else:
                 self._note_end(process.wait())
         elif self._is_closing and time.monotonic() > self._ends_s:
             self.fail(f"{self._member} did not close within {CLOSE_WAIT_S:g} s")
             self._kill()
+
+    def _take(self, data: bytes) -> None:
+        with self._told_file.open("ab") as told:
+            told.write(data)
+        self._story.take(data)
 
     def _note_end(self, code: int) -> None:
         if self._is_closing and code in CLOSED:
@@ -184,7 +191,7 @@ class CrewMember(Client):
         self._ledger.troubled(self._member, time.monotonic())
         self._process.kill()
         self._process.wait()
-        self._story.take(self._process.stdout.read())
+        self._take(self._process.stdout.read())
         self._ended("killed")
 
     def _ended(self, how: str) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from math import inf
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -68,18 +69,34 @@ def _configs(plan: GroupPlan) -> AlterConfigsResource:
     return AlterConfigsResource(resource_type=_GROUP_RESOURCE, resource_name=plan.name, configs=configs)
 
 
-def is_drained(get: Callable[[str], tuple[int, str]], group: str, ends: Mapping[int, int]) -> bool:
-    """Whether the server says that a group has done everything below these ends. `get`: of its REST address."""
+class Undone(NamedTuple):
+    """`records`: how many are not done; `what`: a sentence, empty when everything is done."""
+
+    records: float = 0
+    what: str = ""
+
+
+def left_to_do(get: Callable[[str], tuple[int, str]], group: str, ends: Mapping[int, int]) -> Undone:
+    """What the server says that a group has not done of all below these ends. `get`: of its REST address."""
     status, text = get(f"/v1/groups/{group}/explain")
-    return status == 200 and has_done(json.loads(text), ends)
+    if status != 200:
+        return Undone(inf, f"the server does not explain it: {status} {text}")
+    return undone(json.loads(text), ends)
 
 
-def has_done(explained: Mapping[str, Any], ends: Mapping[int, int]) -> bool:
+def undone(explained: Mapping[str, Any], ends: Mapping[int, int]) -> Undone:
     """By the answer of a server that was asked why a group gets nothing."""
     found = {one["partition"]: one for one in explained["partitions"] if one["topic"] == TOPIC}
-    return all(
-        partition in found
-        and found[partition]["high_watermark"] >= end
-        and not any(found[partition][left] for left in ("lag", "locked", "delayed", "archiving"))
+    left = {
+        partition: found.get(partition)
         for partition, end in ends.items()
-    )
+        if partition not in found
+        or found[partition]["high_watermark"] < end
+        or found[partition]["lag"] is None
+        or any(found[partition][name] for name in ("lag", "locked", "delayed", "archiving"))
+    }
+    lags = [one["lag"] if one is not None and one["lag"] is not None else inf for one in left.values()]
+    whats = [
+        f"partition {partition}, which ends at {ends[partition]}: {json.dumps(one)}" for partition, one in left.items()
+    ]
+    return Undone(sum(lags), "; ".join(whats))

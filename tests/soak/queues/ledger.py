@@ -15,34 +15,13 @@ from typing import Final, NamedTuple
 
 from bmq.protocol.error_codes import ErrorCode
 from tests.soak.queues.plan import FINAL, Choice
+from tests.soak.queues.record import REJECTED, DeadLetter, Delivery, End, Place, Record
 
-Place = tuple[int, int]
-"""Partition and offset."""
 EXAMPLES_MAX: Final = 5
 AFTERMATH_S: Final = 5.0
 """A member hears this late that its session is gone."""
 REFUSED: Final = ErrorCode.INVALID_RECORD_STATE
 """The lock has run out: nothing became of what was said. After other errors nobody knows."""
-REJECTED: Final = "Offset rejected by client."
-"""Kafka's words in a dead letter; with the others it was delivered too often."""
-
-
-class Delivery(NamedTuple):
-    """A record that a member was given for the `number`th time, as it was told."""
-
-    member: str
-    since_s: float
-    at_s: float
-    number: int
-
-
-class DeadLetter(NamedTuple):
-    """As it was read. `number`: of deliveries, by its header; `reason`: its header's words."""
-
-    place: Place
-    number: int
-    reason: str
-    at_s: float
 
 
 class Span(NamedTuple):
@@ -50,25 +29,6 @@ class Span(NamedTuple):
 
     begin_s: float
     end_s: float
-
-
-class _Record:
-    """`numbers`: those of its deliveries, as bits. `held`: the latest delivery that its member has said nothing of.
-
-    `sent`: by member, what it said and was not answered; None: more than one thing. `may_be`: of each final choice, how often it was
-    sent and not refused. `done`: the final choice that was acknowledged, to whom and when.
-    """
-
-    __slots__ = ("done", "held", "last", "letter", "may_be", "numbers", "sent")
-
-    def __init__(self) -> None:
-        self.numbers = 0
-        self.last: Delivery | None = None
-        self.held: Delivery | None = None
-        self.sent: dict[str, Choice | None] = {}
-        self.may_be: Counter[Choice] = Counter()
-        self.done: tuple[Choice, str, float] | None = None
-        self.letter: DeadLetter | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +49,7 @@ class QueueLedger:
         self._deliveries_max = deliveries_max
         self._lock_s = lock_s
         self._lock = threading.Lock()
-        self._records: dict[Place, _Record] = {}
+        self._records: dict[Place, Record] = {}
         self._problems: dict[str, dict[str, None]] = {}
         self._early: dict[tuple[str, Place], Early] = {}
         self._troubles: dict[str, list[float]] = {}
@@ -98,28 +58,31 @@ class QueueLedger:
 
     def given(self, place: Place, delivery: Delivery) -> None:
         with self._lock:
-            record = self._records.setdefault(place, _Record())
+            record = self._records.setdefault(place, Record())
             self.counts["deliveries"] += 1
             self._note_number(place, record, delivery)
-            holder = record.held
+            holder = None if record.last is None else record.unsaid.get(record.last.member)
             if holder is not None and holder.member != delivery.member and holder.at_s <= delivery.at_s:
                 if delivery.at_s < holder.since_s + self._lock_s:
                     self._early[holder.member, place] = Early(place, holder, delivery)
                 else:
                     self.counts["locks_run_out"] += 1
-            record.last = record.held = delivery
-            self._check_done(place, record, delivery)
+            record.deliveries.append(delivery)
+            record.unsaid[delivery.member] = delivery
+            for end in record.acknowledged:
+                self._check_again(place, delivery, end)
+            self._check_dead(place, record, delivery)
 
     def deciding(self, member: str, at_s: float, choice: Choice, places: Iterable[Place]) -> None:
         """It is about to say this of them: whether it is heard, nobody knows yet."""
         with self._lock:
             for place in places:
-                record = self._records.setdefault(place, _Record())
-                record.sent[member] = None if member in record.sent else choice
-                if choice in FINAL:
-                    record.may_be[choice] += 1
-                if record.held is not None and record.held.member == member:
-                    record.held = None
+                record = self._records.setdefault(place, Record())
+                delivery = record.unsaid.pop(member, None) or Delivery(member, at_s, at_s, 0)
+                end = End(choice, delivery, at_s) if choice in FINAL else None
+                record.sent[member] = None if member in record.sent else (choice, end)
+                if end is not None:
+                    record.ends.append(end)
                 early = self._early.get((member, place))
                 if early is not None and at_s <= early.given.at_s:
                     del self._early[member, place]
@@ -128,20 +91,25 @@ class QueueLedger:
         """What became of what it said; `error_code`: Kafka's, or librdkafka's own."""
         with self._lock:
             for place in places:
-                record = self._records.setdefault(place, _Record())
+                record = self._records.setdefault(place, Record())
                 if member not in record.sent:
                     self._report("unasked", f"{self._at(place)} was answered to {member}, who had said nothing of it")
                     continue
-                choice = record.sent.pop(member)
-                if choice is None:
+                said = record.sent.pop(member)
+                if said is None:
                     self.counts["answers_unclear"] += 1
-                elif error_code is None:
+                    continue
+                choice, end = said
+                if error_code is None:
                     self.counts[f"{choice}_known"] += 1
-                    if choice in FINAL:
-                        self._done(place, record, (choice, member, at_s))
+                    if end is not None:
+                        end.answered_s = at_s
+                        for delivery in record.deliveries:
+                            self._check_again(place, delivery, end)
                 elif error_code == REFUSED:
                     self.counts["answers_refused"] += 1
-                    record.may_be[choice] -= 1
+                    if end is not None:
+                        record.ends.remove(end)
                 else:
                     self.counts["answers_lost"] += 1
 
@@ -152,14 +120,14 @@ class QueueLedger:
 
     def dead(self, letter: DeadLetter) -> None:
         with self._lock:
-            record = self._records.setdefault(letter.place, _Record())
+            record = self._records.setdefault(letter.place, Record())
             if record.letter is not None:
                 self.counts["letters_again"] += 1
                 return
             self.counts["letters"] += 1
             record.letter = letter
-            if record.last is not None:
-                self._check_done(letter.place, record, record.last)
+            for delivery in record.deliveries:
+                self._check_dead(letter.place, record, delivery)
 
     def damaged(self, what: str) -> None:
         with self._lock:
@@ -175,10 +143,10 @@ class QueueLedger:
         """The first record of which more is to come by what is known here: it is not accepted, and no dead letter."""
         with self._lock:
             for place in places_of(ends):
-                record = self._records.get(place) or _Record()
-                known = self._known(record)
-                if record.letter is None and (known is Choice.REJECT or record.may_be[Choice.ACCEPT] <= 0):
-                    return f"{self._at(place)} has {record.numbers.bit_count()} deliveries, and {known or 'no end'} is known"
+                record = self._records.get(place) or Record()
+                if record.letter is None and (record.is_rejected or not record.may_be_accepted):
+                    known = "no end" if record.known is None else record.known.choice
+                    return f"{self._at(place)} has {len(record.deliveries)} deliveries, and {known} is known"
             return None
 
     def judge(self, ends: Mapping[int, int], outages: Sequence[Span] = ()) -> list[str]:
@@ -196,7 +164,12 @@ class QueueLedger:
                     )
             self._early.clear()
             for place in places_of(ends):
-                self._check_end(place, self._records.get(place) or _Record())
+                record = self._records.get(place) or Record()
+                for end in record.acknowledged:
+                    end.is_certain = self._is_certain(end, outages)
+                    self.counts["ends_certain"] += end.is_certain
+                self._check_ends(place, record)
+                self._check_last(place, record)
             for place in self._records:
                 if place[1] >= ends.get(place[0], 0):
                     self._report("beyond", f"{self._at(place)} is behind the end of its partition")
@@ -204,68 +177,101 @@ class QueueLedger:
 
     # --- decisions
 
-    def _note_number(self, place: Place, record: _Record, delivery: Delivery) -> None:
+    def _note_number(self, place: Place, record: Record, delivery: Delivery) -> None:
         number, last = delivery.number, record.last
         if not 1 <= number <= self._deliveries_max:
             self._report("number", f"{self._at(place)} has delivery {number}; {self._deliveries_max} are allowed")
             return
-        if record.numbers >> number & 1:
+        if any(number == one.number for one in record.deliveries):
             self._report("number", f"{self._at(place)} has delivery {number} twice, the second at {delivery.member}")
         elif last is not None and last.at_s < delivery.since_s and number < last.number:
             self._report("number", f"{self._at(place)} has delivery {number} behind {last.number}")
-        record.numbers |= 1 << number
         self.counts["delivered_again"] += number > 1
 
-    def _done(self, place: Place, record: _Record, done: tuple[Choice, str, float]) -> None:
-        if record.done is not None:
-            first, member, _ = record.done
+    def _check_again(self, place: Place, delivery: Delivery, end: End) -> None:
+        """An acknowledged end says that the record is done, whoever has ended it."""
+        if end.answered_s is not None and delivery.since_s > end.answered_s:
             self._report(
-                "twice", f"{self._at(place)}: {first} of {member} was acknowledged, and then {done[0]} of {done[1]}"
+                "again",
+                f"{self._at(place)} was given to {delivery.member} after {end.choice} of {end.member} was acknowledged",
             )
-            return
-        record.done = done
-        if record.last is not None:
-            self._check_done(place, record, record.last)
 
-    def _check_done(self, place: Place, record: _Record, last: Delivery) -> None:
-        if record.done is not None and last.since_s > record.done[2]:
-            choice, member, _ = record.done
-            self._report(
-                "again", f"{self._at(place)} was given to {last.member} after {choice} of {member} was acknowledged"
-            )
-        if record.letter is not None and last.since_s > record.letter.at_s:
-            self._report("again", f"{self._at(place)} was given to {last.member} after it was a dead letter")
+    def _check_dead(self, place: Place, record: Record, delivery: Delivery) -> None:
+        if record.letter is not None and delivery.since_s > record.letter.at_s:
+            self._report("again", f"{self._at(place)} was given to {delivery.member} after it was a dead letter")
 
-    def _check_end(self, place: Place, record: _Record) -> None:
-        known, letter, may_be_accepted = self._known(record), record.letter, record.may_be[Choice.ACCEPT] > 0
+    def _check_ends(self, place: Place, record: Record) -> None:
+        """Against deliveries that came after theirs."""
+        for end in record.acknowledged:
+            later = record.later(end)
+            if later is None:
+                continue
+            what = f"{self._at(place)}: {end.choice} of {end.member} was acknowledged"
+            if end.is_certain and later.since_s > (end.answered_s or 0.0):
+                continue  # which is said already
+            if end.is_certain:
+                second = next((one for one in record.acknowledged if one.is_certain and one.number > end.number), None)
+                then = f"{later.member} had it as delivery {later.number}"
+                if second is not None:
+                    then = f"then {second.choice} of {second.member}"
+                self._report("twice", f"{what} while it was locked, and {then}")
+            elif later.member != end.member:
+                self.counts["ends_late"] += 1
+                if not record.had_another_end(end):
+                    why = f"{later.member} had it as delivery {later.number}, and nothing else had ended it"
+                    self._report("twice", f"{what} for delivery {end.number}, and {why}")
+
+    def _check_last(self, place: Place, record: Record) -> None:
+        letter, may_be_accepted = record.letter, record.may_be_accepted
         if letter is not None:
             self._check_letter(place, record, letter)
-        elif known is Choice.REJECT:
+        elif record.is_rejected:
             self._report("letters", f"{self._at(place)} was rejected and is not among the dead letters")
-        elif known is None and not may_be_accepted:
-            what = "delivered and never accepted" if record.numbers else "never delivered"
+        elif not may_be_accepted:
+            what = "delivered and never accepted" if record.deliveries else "never delivered"
             self._report("lost", f"{self._at(place)} was {what}, and is not among the dead letters")
-        self.counts["accepts_unknown"] += letter is None and known is None and may_be_accepted
-        self.counts["accepted"] += known is Choice.ACCEPT
+        self.counts["accepts_unknown"] += letter is None and may_be_accepted and not record.is_accepted
+        self.counts["accepted"] += letter is None and record.is_accepted
 
-    def _check_letter(self, place: Place, record: _Record, letter: DeadLetter) -> None:
-        if self._known(record) is Choice.ACCEPT:
+    def _check_letter(self, place: Place, record: Record, letter: DeadLetter) -> None:
+        newest = max((one.number for one in record.deliveries if one.since_s <= letter.at_s), default=0)
+        if any(self._excludes(record, letter, end) for end in record.acknowledged):
             self._report("letters", f"{self._at(place)} was accepted, and is among the dead letters")
+        elif letter.number < newest:
+            why = f"its dead letter says {letter.number}"
+            self._report("letters", f"{self._at(place)} was delivered {newest} times, and {why}")
         elif letter.reason == REJECTED:
-            if record.may_be[Choice.REJECT] <= 0:
+            if not any(end.choice is Choice.REJECT for end in record.ends):
                 self._report("letters", f"{self._at(place)} is a dead letter as rejected, and nobody rejected it")
         elif letter.number != self._deliveries_max:
             self._report("letters", f"{self._at(place)} is a dead letter after {letter.number} deliveries")
         self.counts["letters_of_rejected"] += letter.reason == REJECTED
 
+    def _excludes(self, record: Record, letter: DeadLetter, end: End) -> bool:
+        """Whether this acknowledged end is an accept that ended the record itself."""
+        if end.choice is not Choice.ACCEPT:
+            return False
+        if end.is_certain:
+            return True
+        if letter.reason == REJECTED:
+            return not record.was_rejected_before(end)
+        return letter.number < end.number
+
+    def _is_certain(self, end: End, outages: Sequence[Span]) -> bool:
+        """Whether it was acknowledged while its member had the record locked for certain."""
+        begin_s, end_s = end.delivery.since_s, end.answered_s
+        if not end.number or end_s is None or end_s >= begin_s + self._lock_s:
+            return False
+        return not self._may_have_lost_locks(end.member, begin_s, end_s, outages)
+
     def _is_excused(self, early: Early, outages: Sequence[Span]) -> bool:
-        begin_s, end_s = early.held.since_s, early.given.at_s
+        return self._may_have_lost_locks(early.held.member, early.held.since_s, early.given.at_s, outages)
+
+    def _may_have_lost_locks(self, member: str, begin_s: float, end_s: float, outages: Sequence[Span]) -> bool:
+        """Whether its session may have ended in this time."""
         if any(one.begin_s <= end_s and begin_s <= one.end_s + AFTERMATH_S for one in outages):
             return True
-        return any(begin_s <= at_s <= end_s + AFTERMATH_S for at_s in self._troubles.get(early.held.member, ()))
-
-    def _known(self, record: _Record) -> Choice | None:
-        return None if record.done is None else record.done[0]
+        return any(begin_s <= at_s <= end_s + AFTERMATH_S for at_s in self._troubles.get(member, ()))
 
     def _at(self, place: Place) -> str:
         return f"group {self._group}: offset {place[1]} of partition {place[0]}"

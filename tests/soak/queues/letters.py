@@ -10,8 +10,9 @@ from confluent_kafka import Consumer, Message, TopicPartition
 
 from tests.soak.history import NotOurs, origin_of
 from tests.soak.load import PATIENT, Client, group_of
-from tests.soak.queues.ledger import DeadLetter, QueueLedger
+from tests.soak.queues.ledger import QueueLedger
 from tests.soak.queues.plan import LETTERS, TOPIC
+from tests.soak.queues.record import DeadLetter
 
 NAME: Final = "dead letters"
 READ_WAIT_S: Final = 0.2

@@ -15,19 +15,27 @@ from tests.soak.history import Sightings, compare
 from tests.soak.load import PATIENT, Client, Reader, SteadyProducer, group_of, run_all
 from tests.soak.logins import ANYBODY, PRODUCER, READER, Logins
 from tests.soak.queues.crew import CrewMember
-from tests.soak.queues.groups import is_drained
+from tests.soak.queues.groups import Undone, left_to_do
 from tests.soak.queues.ledger import QueueLedger, Span
 from tests.soak.queues.letters import NAME, DeadLetterReader
 from tests.soak.queues.plan import GROUP_PLANS, LETTERS, LOCK_S, PARTITIONS, RECORDS_PER_S, TOPIC
+from tests.soak.queues.progress import Progress
 
 FINAL_READER: Final = "final queue reader"
 TOPICS: Final = (TOPIC, LETTERS)
 GROUPS: Final = (*(plan.name for plan in GROUP_PLANS), group_of(FINAL_READER), group_of(NAME))
-DRAIN_TIMEOUT_S: Final = 180.0
-"""A group has as much before it as the longest standstill left, and locks of members that died."""
 DRAIN_INTERVAL_S: Final = 1.0
 # A group with which little happened proves little; in a short run some of it happens by chance.
-NEEDED: Final = ("accept_known", "release_known", "reject_known", "letters", "locks_run_out", "killed", "closed")
+NEEDED: Final = (
+    "accept_known",
+    "release_known",
+    "reject_known",
+    "ends_certain",
+    "letters",
+    "locks_run_out",
+    "killed",
+    "closed",
+)
 NEEDED_S_MIN: Final = 300.0
 
 
@@ -107,28 +115,33 @@ class Queues:
             client.close()
 
     def _drain(self, get: Callable[[str], tuple[int, str]], ends: Mapping[int, int]) -> list[str]:
-        """What is wrong: a group that does not come to the end."""
-        deadline_s = time.monotonic() + DRAIN_TIMEOUT_S
-        left = dict.fromkeys(self._ledgers, "")
-        while time.monotonic() < deadline_s:
-            left = {name: why for name in left if (why := self._undrained(get, name, ends))}
-            if not left:
-                return []
+        """What is wrong: a group that does not come further, or not to the end."""
+        began_s = time.monotonic()
+        left = {name: Progress(began_s) for name in self._ledgers}
+        problems: list[str] = []
+        while left:
+            for name, progress in tuple(left.items()):
+                undone, now_s = self._undrained(get, name, ends), time.monotonic()
+                if undone.what and (problem := progress.problem(undone.records, now_s)) is None:
+                    continue
+                if undone.what:
+                    problems.append(f"group {name} {problem}: {undone.what}")
+                self._ledgers[name].counts["drain_s"] = round(now_s - began_s)
+                del left[name]
             time.sleep(DRAIN_INTERVAL_S)
-        return [
-            f"group {name} did not come to the end within {DRAIN_TIMEOUT_S:g} s: {why}" for name, why in left.items()
-        ]
+        return problems
 
-    def _undrained(self, get: Callable[[str], tuple[int, str]], name: str, ends: Mapping[int, int]) -> str:
-        """Why a group is not at the end yet; empty when it is."""
-        if not is_drained(get, name, ends):
-            return "the server says so"
+    def _undrained(self, get: Callable[[str], tuple[int, str]], name: str, ends: Mapping[int, int]) -> Undone:
+        """What a group has not done yet."""
+        undone = left_to_do(get, name, ends)
+        if undone.what:
+            return undone
         try:
             if not self._letters.is_at_end():
-                return "dead letters are not read"
+                return Undone(0, "dead letters are not read")
         except KafkaException as error:
-            return str(error)
-        return self._ledgers[name].unsettled(ends) or ""
+            return Undone(0, str(error))
+        return Undone(0, self._ledgers[name].unsettled(ends) or "")
 
     def _figures(self, name: str) -> dict[str, int]:
         ends: dict[str, int] = {}

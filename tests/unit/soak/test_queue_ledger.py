@@ -7,8 +7,9 @@ from collections.abc import Iterable
 import pytest
 
 from bmq.protocol.error_codes import ErrorCode
-from tests.soak.queues.ledger import REJECTED, DeadLetter, Delivery, QueueLedger, Span
+from tests.soak.queues.ledger import QueueLedger, Span
 from tests.soak.queues.plan import Choice
+from tests.soak.queues.record import REJECTED, DeadLetter, Delivery
 
 pytestmark = pytest.mark.unit
 
@@ -136,16 +137,105 @@ def test_a_delivery_that_may_have_been_on_its_way_before_the_accept_is_well(hist
 
 
 @pytest.mark.parametrize("first", [Choice.ACCEPT, Choice.REJECT])
-def test_two_acknowledged_ends_of_one_record(history: History, first: Choice) -> None:
+def test_two_ends_acknowledged_while_the_record_was_locked(history: History, first: Choice) -> None:
+    """The second member was given it before the first one had its answer, so that no other rule finds it."""
     history.given("a", 1)
-    history.given("b", 10, 2, since_s=0)
-    history.says("a", 11, first)
-    history.says("b", 11, Choice.ACCEPT)
-    history.hears("a", 12)
-    history.hears("b", 12)
+    history.given("b", 1.2, 2)
+    history.says("a", 1.1, first)
+    history.says("b", 1.3, Choice.ACCEPT)
+    history.hears("b", 1.4)
+    history.hears("a", 1.5)
     if first is Choice.REJECT:
-        history.dead(13, number=2)
-    assert history.found() == [f"{WHERE}: {first} of a was acknowledged, and then accept of b"]
+        history.dead(2, number=1)
+    found = history.found()
+    assert f"{WHERE}: {first} of a was acknowledged while it was locked, and then accept of b" in found
+    assert history.ledger.counts["ends_certain"] == 2
+
+
+def test_an_end_acknowledged_while_the_record_was_locked_and_a_later_delivery(history: History) -> None:
+    history.given("a", 1)
+    history.given("b", 1.2, 2)
+    history.says("a", 1.1, Choice.ACCEPT)
+    history.hears("a", 1.5)
+    assert f"{WHERE}: accept of a was acknowledged while it was locked, and b had it as delivery 2" in history.found()
+
+
+@pytest.mark.parametrize("late", [Choice.ACCEPT, Choice.REJECT])
+def test_an_end_that_is_late_is_acknowledged_without_effect_once_another_has_accepted(
+    history: History, late: Choice
+) -> None:
+    """Below the start offset any acknowledgement is taken. Whoever tells it first."""
+    history.given("a", 1)
+    history.says("a", 8.5, late)
+    history.hears("a", 8.6)
+    history.settled("b", 8, number=2)
+    assert history.ledger.unsettled(ENDS) is None
+    assert history.found() == []
+    counts = history.ledger.counts
+    assert (counts["ends_certain"], counts["ends_late"], counts["accepted"]) == (1, 1, 1)
+
+
+def test_an_end_that_is_late_although_nothing_else_had_ended_the_record(history: History) -> None:
+    history.given("a", 1)
+    history.says("a", 8.5, Choice.ACCEPT)
+    history.given("b", 8, 2)
+    history.hears("a", 8.6)
+    history.says("b", 8.7, Choice.ACCEPT)
+    history.hears("b", 8.8)
+    why = "b had it as delivery 2, and nothing else had ended it"
+    assert history.found() == [f"{WHERE}: accept of a was acknowledged for delivery 1, and {why}"]
+
+
+def test_a_late_accept_after_an_end_that_was_refused(history: History) -> None:
+    history.given("a", 1)
+    history.given("b", 8, 2)
+    history.says("b", 8.1, Choice.ACCEPT)
+    history.hears("b", 8.2, ErrorCode.INVALID_RECORD_STATE)
+    history.says("a", 8.5, Choice.ACCEPT)
+    history.hears("a", 8.6)
+    found = history.found()
+    assert len(found) == 2  # and it is lost
+    assert "nothing else had ended it" in found[0]
+
+
+def test_a_late_accept_of_one_that_had_it_again(history: History) -> None:
+    """What a member says of an older delivery is taken for its newest one."""
+    history.given("a", 1)
+    history.given("a", 8, 2)
+    history.says("a", 8.5, Choice.ACCEPT)
+    history.hears("a", 8.6)
+    assert history.found() == []
+
+
+@pytest.mark.parametrize("trouble", ["connection", "outage"])
+def test_an_accept_of_one_that_may_have_lost_its_locks_is_not_certain(history: History, trouble: str) -> None:
+    history.settled("a", 1)
+    history.given("b", 1.15, 2)
+    history.says("b", 1.16, Choice.ACCEPT)
+    history.hears("b", 1.18)
+    if trouble == "connection":
+        history.ledger.troubled("a", 1.1)
+    assert history.found([Span(1.05, 1.1)] if trouble == "outage" else ()) == []
+    assert history.ledger.counts["ends_late"] == 1
+
+
+def test_an_accept_that_was_late_is_the_only_one(history: History) -> None:
+    """Its lock had run out by the member's clock, and nobody else was given the record."""
+    history.given("a", 1)
+    history.says("a", 8.5, Choice.ACCEPT)
+    history.hears("a", 8.6)
+    assert history.ledger.unsettled(ENDS) is None
+    assert history.found() == []
+    assert history.ledger.counts["ends_certain"] == 0
+
+
+def test_an_accept_of_an_older_delivery_does_not_settle_a_record(history: History) -> None:
+    history.given("a", 1)
+    history.says("a", 2, Choice.ACCEPT)
+    history.hears("a", 3, TIMED_OUT)
+    history.settled("b", 8, Choice.RELEASE, number=2)
+    assert history.ledger.unsettled(ENDS) is not None
+    assert history.found() == [f"{WHERE} was delivered and never accepted, and is not among the dead letters"]
 
 
 def test_a_delivery_count_that_comes_twice(history: History) -> None:
@@ -157,7 +247,7 @@ def test_a_delivery_count_that_comes_twice(history: History) -> None:
 def test_a_delivery_count_that_falls(history: History) -> None:
     history.settled("a", 1, Choice.RELEASE, number=3)
     history.settled("b", 3, number=2)
-    assert history.found() == [f"{WHERE} has delivery 2 behind 3"]
+    assert f"{WHERE} has delivery 2 behind 3" in history.found()
 
 
 def test_counts_of_deliveries_that_overlapped_may_be_told_in_any_order(history: History) -> None:
@@ -249,7 +339,7 @@ def test_a_rejected_record_that_is_no_dead_letter(history: History) -> None:
 def test_a_rejected_record_that_is_given_again(history: History) -> None:
     history.settled("a", 1, Choice.REJECT)
     history.given("b", 5, 2)
-    history.dead(6)
+    history.dead(6, number=2)
     assert history.found() == [f"{WHERE} was given to b after reject of a was acknowledged"]
 
 
@@ -265,6 +355,52 @@ def test_an_accepted_record_that_is_a_dead_letter(history: History) -> None:
     history.settled("a", 1)
     history.dead(2)
     assert history.found() == [f"{WHERE} was accepted, and is among the dead letters"]
+
+
+def test_a_late_accept_of_a_record_that_another_has_rejected(history: History) -> None:
+    history.given("a", 1)
+    history.settled("b", 8, Choice.REJECT, number=2)
+    history.says("a", 8.5, Choice.ACCEPT)
+    history.hears("a", 8.6)
+    history.dead(9, number=2)
+    assert history.found() == []
+
+
+def test_an_accept_that_was_answered_before_the_reject_that_made_a_dead_letter(history: History) -> None:
+    history.given("a", 1)
+    history.given("b", 8, 2)
+    history.says("a", 8.5, Choice.ACCEPT)
+    history.hears("a", 8.6)
+    history.says("b", 9, Choice.REJECT)
+    history.hears("b", 9.1)
+    history.dead(10, number=2)
+    assert f"{WHERE} was accepted, and is among the dead letters" in history.found()
+
+
+def test_a_late_accept_of_a_record_that_was_given_up(history: History) -> None:
+    """Of its last delivery, whose lock ran out."""
+    history.settled("a", 1, Choice.RELEASE)
+    history.settled("b", 2, Choice.RELEASE, number=2)
+    history.given("c", 3, LIMIT)
+    history.says("c", 10, Choice.ACCEPT)
+    history.hears("c", 10.1)
+    history.dead(10.2, TOO_OFTEN, LIMIT)
+    assert history.found() == []
+
+
+def test_an_accept_within_its_lock_of_a_record_that_was_given_up(history: History) -> None:
+    history.settled("a", 1, Choice.RELEASE)
+    history.settled("b", 2, Choice.RELEASE, number=2)
+    history.settled("c", 3, number=LIMIT)
+    history.dead(10, TOO_OFTEN, LIMIT)
+    assert history.found() == [f"{WHERE} was accepted, and is among the dead letters"]
+
+
+def test_a_dead_letter_of_fewer_deliveries_than_there_were(history: History) -> None:
+    history.settled("a", 1, Choice.REJECT)
+    history.given("b", 1.1, 2)
+    history.dead(2, number=1)
+    assert f"{WHERE} was delivered 2 times, and its dead letter says 1" in history.found()
 
 
 def test_a_dead_letter_as_rejected_that_nobody_rejected(history: History) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import inf
 from random import Random
 from typing import Any
 
@@ -10,10 +11,11 @@ import pytest
 
 from tests.soak.history import Origin, Sightings
 from tests.soak.queues.crew import Story
-from tests.soak.queues.groups import has_done
+from tests.soak.queues.groups import left_to_do, undone
 from tests.soak.queues.ledger import QueueLedger
 from tests.soak.queues.letters import parsed
 from tests.soak.queues.plan import GIVING_UP, SHARED, TOPIC, Choice
+from tests.soak.queues.progress import DRAIN_S_MAX, STILL_S_MAX, Progress
 
 pytestmark = pytest.mark.unit
 
@@ -69,6 +71,7 @@ def test_a_life_of_a_member() -> None:
         "stalls": 1,
         "accepted": 1,
         "accepts_unknown": 1,
+        "ends_certain": 0,
         "letters": 0,
     }
 
@@ -136,8 +139,36 @@ PARTITION = {"topic": TOPIC, "partition": 0, "high_watermark": 9, "lag": 0, "loc
         ([], False),
         ([{**PARTITION, "topic": "other"}], False),
         ([{**PARTITION, "high_watermark": 8}], False),
+        ([{**PARTITION, "lag": None}], False),
         *(([{**PARTITION, left: 1}], False) for left in ("lag", "locked", "delayed", "archiving")),
     ],
 )
 def test_a_group_is_done_when_the_server_has_nothing_left_for_it(partitions: list[Any], is_done: bool) -> None:
-    assert has_done({"partitions": partitions}, {0: 9}) is is_done
+    said = undone({"partitions": partitions}, {0: 9})
+    assert (not said.what) is is_done
+    assert is_done or said.what.startswith("partition 0, which ends at 9: ")
+
+
+def test_what_a_group_has_left_is_counted_over_its_partitions() -> None:
+    partitions = [{**PARTITION, "lag": 3}, {**PARTITION, "partition": 1, "lag": 4}]
+    assert undone({"partitions": partitions}, {0: 9, 1: 9}).records == 7
+    assert undone({"partitions": partitions}, {0: 9, 1: 9, 2: 1}).records == inf
+    assert left_to_do(lambda path: (503, "not now"), "g", {0: 9}) == (
+        inf,
+        "the server does not explain it: 503 not now",
+    )
+
+
+def test_a_group_has_time_while_it_comes_further() -> None:
+    progress = Progress(0)
+    for step in range(6):
+        assert progress.problem(100 - step, step * STILL_S_MAX) is None
+    assert progress.problem(95, 6 * STILL_S_MAX) is None
+    assert progress.problem(95, 6 * STILL_S_MAX + 1) == f"did not come further within {STILL_S_MAX:g} s"
+    assert progress.problem(1, DRAIN_S_MAX + 1) == f"did not come to the end within {DRAIN_S_MAX:g} s"
+
+
+def test_a_group_that_nobody_explains_does_not_come_further() -> None:
+    progress = Progress(0)
+    assert progress.problem(inf, STILL_S_MAX) is None
+    assert progress.problem(inf, STILL_S_MAX + 1) is not None

@@ -340,6 +340,47 @@ def test_batches_that_no_consumer_has_to_see_are_not_given_though_they_were_read
     virtual(main)
 
 
+def test_a_lock_begins_when_it_is_durable() -> None:
+    """No member has the records before: an append that takes longer than a lock must not use a delivery up."""
+
+    async def main() -> None:
+        states = States()
+        states.topics.group_configs["g"] = {"share.record.lock.duration.ms": "5000"}
+        await states.initialize(start=0)
+        states.log().is_acknowledging = False
+        acquiring = asyncio.create_task(states.acquire("a"))
+        await asyncio.sleep(20)
+        states.clock.advance(20_000)
+        states.log().is_acknowledging = True
+        states.log().acknowledge()
+        assert ranges(await acquiring) == [(0, 9, 1)]
+        await asyncio.sleep(4.5)
+        assert ranges(await states.acquire("b", batches=[(0, 9)])) == []
+        await asyncio.sleep(1)
+        assert ranges(await states.acquire("b", batches=[(0, 9)])) == [(0, 9, 2)]
+
+    virtual(main)
+
+
+def test_a_shard_that_is_loaded_again_has_newer_versions_than_before() -> None:
+    """At the same leader epoch: proxies keep no position of an older version, and ask for newer ones."""
+
+    async def main() -> None:
+        states = States()
+        await states.initialize(start=0)
+        for _ in range(3):
+            await states.acquire("a")
+            await states.release("a")
+        before = await states.acquire("a", 20)
+        states.coordinator.directory.ready[states.log().topic_partition.partition].lose()
+        assert ranges(await states.acquire("b", batches=[])) == []
+        (news,) = await states.wait(before.version)
+        assert news.error_code == 0 and news.version > before.version
+        assert (await states.acquire("b", batches=[])).version > before.version
+
+    virtual(main)
+
+
 def test_at_the_limit_of_locks_a_member_waits_until_some_are_settled() -> None:
     async def main() -> None:
         states = States()
