@@ -347,6 +347,19 @@ class BmqCluster:
         """Node id by partition; -1: nobody."""
         return [partition["leader"] for partition in self.topic(topic)["partitions"]]
 
+    def wait_left_by(self, node: ClusterNode, *topics: str) -> None:
+        """Return once every healthy node sees that this one owns no partition of these topics: they hear of it one by one."""
+
+        def is_left() -> bool:
+            for seer in self.healthy:
+                for topic in topics:
+                    status, seen = seer.get(f"/v1/topics/{topic}")
+                    if status != 200 or node.node_id in (each["leader"] for each in seen["partitions"]):
+                        return False
+            return True
+
+        eventually(is_left, SETTLED_WAIT_S, f"{node} owns nothing of {', '.join(topics)}", GET_INTERVAL_S)
+
     def leader_epoch_of(self, topic: str, partition: int) -> int:
         epoch: int = self.topic(topic)["partitions"][partition]["leader_epoch"]
         return epoch

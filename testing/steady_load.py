@@ -7,6 +7,7 @@ import threading
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from testing.processes import eventually
+from testing.topic_contents import end_offsets
 
 
 class SteadyProducer:
@@ -72,12 +73,9 @@ class SteadyProducer:
 
 
 def read_everything(bootstrap: str, topic: str, partitions: int) -> dict[tuple[int, int], int]:
-    """Number by (partition, offset), from the beginning to the end offsets of now."""
+    """Number by (partition, offset), from the beginning to the end offsets of now, also while partitions move."""
+    wanted = sum(end_offsets(bootstrap, topic, partitions, "read_uncommitted"))
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False})
-    ends = {
-        partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)[1]
-        for partition in range(partitions)
-    }
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
     found: dict[tuple[int, int], int] = {}
 
@@ -85,9 +83,9 @@ def read_everything(bootstrap: str, topic: str, partitions: int) -> dict[tuple[i
         for message in consumer.consume(10_000, timeout=1):
             assert message.error() is None, message.error()
             found[message.partition(), message.offset()] = int(message.value())
-        return len(found) >= sum(ends.values())
+        return len(found) >= wanted
 
-    eventually(complete, 60, f"{sum(ends.values())} records", interval_s=0)
+    eventually(complete, 60, f"{wanted} records", interval_s=0)
     consumer.close()
     return found
 

@@ -17,6 +17,8 @@ from typing import Self
 
 import crc32c
 
+from testing.patience import Patience
+
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS = 0, 1, 2, 3, 18
 
 NONE = 0
@@ -193,7 +195,7 @@ def fetch_answer(reader: Reader) -> FetchAnswer:
 
 
 class WireClient:
-    """One connection; use it as a context manager. Every receive is bounded by `timeout_s`. `context`: of TLS, if any."""
+    """One connection; use it as a context manager. Every receive is bounded by `timeout_s` of patience. `context`: of TLS, if any."""
 
     def __init__(
         self,
@@ -207,7 +209,7 @@ class WireClient:
         self._socket = socket.socket()
         if receive_buffer_bytes is not None:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
-        self._socket.settimeout(timeout_s)
+        self._socket.settimeout(Patience(timeout_s).limit_s)
         try:
             self._socket.connect((host, port))
             if context is not None:

@@ -578,6 +578,11 @@ class Connection(asyncio.BufferedProtocol):
         self._frames.clear()
         self._close_when_idle()
 
+    @property
+    def unanswered(self) -> tuple[int, ...]:
+        """The API keys of the requests that were begun and have no answer yet."""
+        return tuple(slot.api_key for slot in (*self._slots, *self._unplaced) if not slot.is_done)
+
     def _close_when_idle(self) -> None:
         is_sending = self._writer is not None and self._writer.unsent_bytes
         if self._transport is not None and not self._slots and not self._unplaced and not is_sending:

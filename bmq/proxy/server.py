@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
@@ -158,7 +159,12 @@ class KafkaServer:
                 async with asyncio.timeout(timeout_s):
                     await self._all_gone.wait()
             except TimeoutError:
-                log.warning("connections_cut", connections=len(self._connections))
+                unanswered = Counter(key for connection in self.connections for key in connection.unanswered)
+                log.warning(
+                    "connections_cut",
+                    connections=len(self._connections),
+                    unanswered={ApiKey(key).name: count for key, count in unanswered.items()},
+                )
                 for connection in self.connections:
                     connection.abort()
 

@@ -12,6 +12,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
+from testing.patience import Patience
 from testing.servers import Server
 from tests.e2e.conftest import TopicMaker, unique_name
 
@@ -60,7 +61,7 @@ async def test_what_is_sent_comes_back(server: Server, make_topic: TopicMaker, c
         consumer = await clients.enter_async_context(
             started(AIOKafkaConsumer(topic, bootstrap_servers=server.bootstrap, auto_offset_reset="earliest"))
         )
-        received = [await asyncio.wait_for(consumer.getone(), 20) for _ in range(300)]
+        received = [await asyncio.wait_for(consumer.getone(), Patience(20).limit_s) for _ in range(300)]
     assert offsets == list(range(300))
     assert [message.value for message in received] == [b"value %d" % number for number in range(300)]
     assert received[7].headers == (("n", b"7"),)
@@ -83,7 +84,7 @@ async def test_consumer_group_shares_rebalances_and_continues(server: Server, ma
 
     async def read(consumers: list[AIOKafkaConsumer], count: int) -> Counter[bytes]:
         seen: Counter[bytes] = Counter()
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(Patience(40).limit_s):
             while seen.total() < count:
                 for consumer in consumers:
                     for messages in (await consumer.getmany(timeout_ms=100)).values():
@@ -105,7 +106,7 @@ async def test_consumer_group_shares_rebalances_and_continues(server: Server, ma
         await first.commit()
 
         async with started(member()) as second:
-            async with asyncio.timeout(40):
+            async with asyncio.timeout(Patience(40).limit_s):
                 while len(first.assignment()) != 2 or len(second.assignment()) != 2:
                     await first.getmany(timeout_ms=100)
             assert first.assignment() | second.assignment() == {TopicPartition(topic, p) for p in range(PARTITIONS)}
@@ -114,7 +115,7 @@ async def test_consumer_group_shares_rebalances_and_continues(server: Server, ma
             await first.commit()
             await second.commit()
 
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(Patience(40).limit_s):
             while len(first.assignment()) != PARTITIONS:
                 await first.getmany(timeout_ms=100)
         produced = await fill(producer, "alone again")
@@ -136,7 +137,7 @@ async def test_commit_seek_and_positions(server: Server, make_topic: TopicMaker)
         await consumer.commit({where: OffsetAndMetadata(12, "twelve")})
         assert await consumer.committed(where) == 12
         consumer.seek(where, 17)
-        assert (await asyncio.wait_for(consumer.getone(), 20)).value == b"17"
+        assert (await asyncio.wait_for(consumer.getone(), Patience(20).limit_s)).value == b"17"
         assert await consumer.position(where) == 18
         assert await consumer.beginning_offsets([where]) == {where: 0}
         assert await consumer.end_offsets([where]) == {where: 20}
@@ -154,7 +155,7 @@ async def test_admin_client(server: Server) -> None:
         assert topic in await admin.list_topics()
         deleted = await admin.delete_topics([topic])
         assert [code for _, code, *_ in deleted.topic_error_codes] == [0]
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(Patience(20).limit_s):
             while topic in await admin.list_topics():
                 pass
 

@@ -294,7 +294,7 @@ def test_records_by_grpc_land_once_after_a_kill(node: BmqServer, tmp_path: Path)
             stream = door.stream_stream(f"{service}ProduceStream", write, read)
             answers = [answer.accepted for answer in stream(iter(sent), timeout=wait_s)]
             assert answers == [1] * len(sent)
-        assert "bmq_databus_grpc_open_calls 0.0" in agent.metrics()
+        eventually(lambda: "bmq_databus_grpc_open_calls 0.0" in agent.metrics(), 30, "the agent has ended the calls")
         agent.kill()
         agent.start()
         agent.wait_until_empty(60)

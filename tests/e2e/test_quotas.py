@@ -16,8 +16,10 @@ from tests.support.tool_runner import run_tool
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(180)]
 
 LIMIT = 50_000
-MORE_THAN_A_BURST = [bytes(10_000)] * 66
-"""A client may have 11 s' worth at once."""
+VALUE = bytes(10_000)
+VALUES_MIN = 66
+"""More than a client may have at once, which is 11 s' worth."""
+TOLD_WAIT_S = 60.0
 
 
 def configs(server: Server, *arguments: str, check: bool = True) -> ToolResult:
@@ -98,11 +100,21 @@ def test_librdkafka_is_told_to_wait_and_loses_nothing(
         }
 
     producer = Producer({**noted("produce"), "batch.size": 60_000, "linger.ms": 50})
-    for value in MORE_THAN_A_BURST:
-        producer.produce(topic, value, partition=0, on_delivery=on_delivery)
-    assert producer.flush(60) == 0
-    assert sorted(delivered) == list(range(len(MORE_THAN_A_BURST)))
-    assert [time for kind, time in told if kind == "produce" and time > 0]
+    sent = 0
+
+    def write(count: int) -> bool:
+        """Whether the producer was told to wait by then."""
+        nonlocal sent
+        for _ in range(count):
+            producer.produce(topic, VALUE, partition=0, on_delivery=on_delivery)
+        sent += count
+        assert producer.flush(60) == 0
+        return any(kind == "produce" and time > 0 for kind, time in told)
+
+    # A machine that is slow to write them gets more than a burst, and has to write more.
+    if not write(VALUES_MIN):
+        eventually(lambda: write(10), TOLD_WAIT_S, "the producer is told to wait", interval_s=0)
+    assert sorted(delivered) == list(range(sent))
 
     consumer = Consumer({**noted("fetch"), "group.id": unique_name("group"), "auto.offset.reset": "earliest"})
     consumer.assign([TopicPartition(topic, 0, 0)])
@@ -110,11 +122,11 @@ def test_librdkafka_is_told_to_wait_and_loses_nothing(
 
     def read_all() -> bool:
         seen.extend(message.offset() for message in consumer.consume(100, timeout=0.5) if not message.error())
-        return len(seen) >= len(MORE_THAN_A_BURST) and any(kind == "fetch" for kind, _ in told)
+        return len(seen) >= sent and any(kind == "fetch" for kind, _ in told)
 
     eventually(read_all, timeout_s=60, what="all is read, and a fetch was throttled")
     consumer.close()
-    assert seen == list(range(len(MORE_THAN_A_BURST)))
+    assert seen == list(range(sent))
 
 
 def test_kafka_topics_is_refused_until_it_may_create_more_partitions(server: Server, set_quota: SetQuota) -> None:
@@ -124,9 +136,12 @@ def test_kafka_topics_is_refused_until_it_may_create_more_partitions(server: Ser
         asked = ("--create", "--topic", topic, "--partitions", str(partitions))
         return run_tool(TOPICS, "--bootstrap-server", server.bootstrap, *asked, check=False)
 
-    assert (
-        "Created topic" in create(unique_name("many"), 30).out
-    )  # 22 may be made at once, and the request may pass that
+    # 22 may be made at once, and the request may pass that. After 15 s, which a slow machine may take, so many are allowed again.
+    assert "Created topic" in create(unique_name("many"), 30).out
+    eventually(
+        lambda: "The throttling quota has been exceeded." in create(unique_name("many"), 30).text,
+        timeout_s=30,
+        what="the quota allows no more",
+    )
     topic = unique_name("more")
-    assert "The throttling quota has been exceeded." in create(topic, 1).text
-    eventually(lambda: create(topic, 1).code == 0, timeout_s=30, what="the quota allows another partition")
+    eventually(lambda: create(topic, 1).code == 0, timeout_s=60, what="the quota allows another partition")

@@ -90,7 +90,7 @@ class SecuredServer(BmqServer):
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         verify = RestLogin(str(self.files / ca_file)).context() or True
         try:
-            answer = httpx.get(f"{self.url}{path}", headers=headers, verify=verify)
+            answer = httpx.get(f"{self.url}{path}", headers=headers, verify=verify, timeout=Patience(30).limit_s)
         except httpx.HTTPError as error:
             return 0, str(error)
         return answer.status_code, answer.text

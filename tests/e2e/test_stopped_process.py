@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.codec import decode_response, encode_request
+from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -20,6 +21,7 @@ from bmq.protocol.messages.offset_commit_request import (
 )
 from bmq.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from testing.patience import Patience
+from testing.processes import eventually
 from testing.servers import Server
 from tests.e2e.conftest import ServerMaker, create_topic
 
@@ -31,6 +33,7 @@ GROUP = "readers"
 BOUND_S = 10.0
 SHORT_STOP_S = 0.5
 LONG_STOP_S = 15.0
+COORDINATOR_WAIT_S = 20.0
 
 
 @contextlib.contextmanager
@@ -111,9 +114,16 @@ def test_what_came_while_the_process_stood_still_is_dropped(
     producing, committing = RawClient(server), RawClient(server)
     producing.produce(b"0")
     assert producing.answer()
-    committing.commit(45)
-    _, response = decode_response(ApiKey.OFFSET_COMMIT, 8, committing.answer())
-    assert response.topics[0].partitions[0].error_code == 0
+
+    def is_committed() -> bool:
+        """False while the group's coordinator is being loaded."""
+        committing.commit(45)
+        _, response = decode_response(ApiKey.OFFSET_COMMIT, 8, committing.answer())
+        code = response.topics[0].partitions[0].error_code
+        assert code in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), code
+        return bool(code == ErrorCode.NONE)
+
+    eventually(is_committed, COORDINATOR_WAIT_S, "the offset is committed")
 
     with stopped(server, SHORT_STOP_S):
         producing.produce(b"1")

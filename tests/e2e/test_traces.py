@@ -65,9 +65,13 @@ def test_an_endpoint_gets_the_traces_of_a_client(server: BmqServer, collector: O
     assert (append.parent_span_id, commit.parent_span_id) == (root.span_id, append.span_id)
     times = (root.start_time_unix_nano, commit.start_time_unix_nano, sending.end_time_unix_nano)
     assert times == tuple(sorted(times)) and sending.end_time_unix_nano <= root.end_time_unix_nano
-    metrics = server.get("/metrics")[1]
-    assert 'bmq_trace_spans_dropped_total{reason="queue_full"} 0.0' in metrics
-    assert "bmq_trace_spans_exported_total 0.0" not in metrics
+
+    def exported() -> bool:
+        """They are counted when the endpoint has answered, which is after they came."""
+        return "bmq_trace_spans_exported_total 0.0" not in server.metrics()
+
+    eventually(exported, WAIT_S, "the spans are counted")
+    assert 'bmq_trace_spans_dropped_total{reason="queue_full"} 0.0' in server.metrics()
 
 
 def test_an_endpoint_that_is_gone_costs_clients_nothing(server: BmqServer, collector: OtlpCollector) -> None:

@@ -17,6 +17,7 @@ from bmq.admin.drivers.commands import OUTPUT_BYTES_MAX, run_command
 from bmq.admin.drivers.driver import DriverFailed, NodeSpec
 from bmq.admin.drivers.local import LocalProcesses
 from bmq.admin.drivers.processes import send_signal, start_mark
+from testing.patience import Patience
 
 pytestmark = [pytest.mark.contract, pytest.mark.timeout(60)]
 
@@ -35,7 +36,7 @@ FAIL = 'import sys; sys.exit("bmq: ZooKeeper does not answer")'
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(Patience(20).limit_s):
         while not condition():  # noqa: ASYNC110  it is a file that another process writes
             await asyncio.sleep(0.01)
 

@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from testing.cluster import BmqCluster, ClusterNode
+from testing.hdfs import PATIENT
 from testing.patience import Patience
 from testing.processes import eventually
 from testing.servers import bmq_with_topic
@@ -30,6 +31,14 @@ MANY_PARTITIONS = 150
 MANY_STOPPED_S_MAX = 60.0
 """A hang is what is looked for: how long starts take is the machine's affair (tests/simulation/test_ordered_stop.py bounds the rest)."""
 IN_USE_WAIT_S = 60.0
+# Nodes warn of what a busy machine is slow at. A request that came before the stop may wait for a shard or a partition that another
+# node loads: `answer_wait_ms` and `move_wait_ms` together. A quarter of a stop's time is for such answers.
+PATIENT_NODES = {
+    "BMQ_STOP_TIMEOUT_MS": "60000",
+    "BMQ_CLUSTER__ZOOKEEPER_SESSION_MS": "15000",
+    "BMQ_CLUSTER__RELEASE_WAIT_MAX_MS": "15000",
+    **{f"BMQ_HDFS__{name.upper()}": f"{value:g}" for name, value in PATIENT.items()},
+}
 LINES_OF_OTHERS_MAX = 2 * 3  # of each of the other two: the controller's silence, and links for two purposes
 
 
@@ -140,7 +149,8 @@ def line_counts(nodes: list[ClusterNode]) -> dict[int, int]:
 def test_an_ordered_stop_is_no_reason_for_a_warning(new_cluster: ClusterMaker, make_topic: TopicMaker) -> None:
     partitions = {"offsets.topic.num.partitions": str(STATE_PARTITIONS)}
     partitions["transaction.state.log.num.partitions"] = str(STATE_PARTITIONS)
-    cluster = new_cluster(3, BMQ_KAFKA=json.dumps({**partitions, "group.initial.rebalance.delay.ms": "0"}))
+    kafka = json.dumps({**partitions, "group.initial.rebalance.delay.ms": "0"})
+    cluster = new_cluster(3, **PATIENT_NODES, BMQ_KAFKA=kafka)
     cluster.start()
     topic = make_topic(cluster, PARTITIONS)
     nodes = list(cluster.nodes.values())

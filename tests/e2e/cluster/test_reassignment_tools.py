@@ -60,6 +60,7 @@ def described(cluster: BmqCluster, topic: str) -> dict[int, tuple[int, list[int]
 def test_reassignment_from_plan_to_verification(cluster: BmqCluster, make_topic: TopicMaker, tmp_path: Path) -> None:
     """Generate, execute, verify, list, cancel; the partitions move under load and nobody loses anything."""
     topic = make_topic(cluster, 3, replication_factor=2)
+    cluster.wait_balanced()  # nothing else moves meanwhile
     wanted = tmp_path / "topics.json"
     wanted.write_text(json.dumps({"version": 1, "topics": [{"topic": topic}]}))
     generated = reassign(
@@ -85,14 +86,26 @@ def test_reassignment_from_plan_to_verification(cluster: BmqCluster, make_topic:
         # Replicas are where their owner says they are, or anywhere: either way it could be executed.
         directories = {path for row in rollback["partitions"] for path in row["log_dirs"]} - {"any"}
         assert all(path == cluster.store for path in directories), directories
-        verified = reassign(cluster, "--reassignment-json-file", rotation, "--verify").out
-        assert re.findall(rf"Reassignment of partition {topic}-(\d) is completed\.", verified) == ["0", "1", "2"]
+
+        # The tool asks any of the nodes, which hear of a change one after the other.
+        def completed() -> list[str]:
+            verified = reassign(cluster, "--reassignment-json-file", rotation, "--verify").out
+            return re.findall(rf"Reassignment of partition {topic}-(\d) is completed\.", verified)
+
+        eventually(lambda: completed() == ["0", "1", "2"], DESCRIBED_WAIT_S, "the reassignment is completed")
         load.wait_for_every_partition(100)
-        assert cluster.owners_of(topic) == moved, "the partitions are not where they were put"
+        eventually(
+            lambda: cluster.owners_of(topic) == moved, DESCRIBED_WAIT_S, "the partitions are where they were put"
+        )
         reassign(cluster, "--reassignment-json-file", plan_file(tmp_path, topic, back), "--execute")
         load.wait_for_every_partition(100)
-        found = {number: row[:2] for number, row in described(cluster, topic).items()}
-        assert found == {number: (moved[number], back[number]) for number in range(3)}, "a partition did not stay"
+        stayed = {number: (moved[number], back[number]) for number in range(3)}
+        eventually(
+            lambda: {number: row[:2] for number, row in described(cluster, topic).items()} == stayed,
+            DESCRIBED_WAIT_S,
+            "each partition has the new replicas, and its owner",
+        )
+        assert cluster.owners_of(topic) == moved, "a partition did not stay"
     assert_nothing_lost(load, cluster.bootstrap)
     assert "No partition reassignments found." in reassign(cluster, "--list").out
     cancelled = reassign(cluster, "--reassignment-json-file", rotation, "--cancel")

@@ -53,5 +53,5 @@ def test_traffic_goes_on_without_zookeeper_and_failover_comes_back(
         controller.kill()
         load.wait_for_every_partition(150)
         eventually(lambda: cluster.controller() is not controller, 20, "another node is the active controller")
-        assert controller.node_id not in cluster.owners_of(topic)
+        cluster.wait_left_by(controller, topic)
     assert_nothing_lost(load, cluster.bootstrap)

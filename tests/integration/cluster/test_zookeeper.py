@@ -18,6 +18,8 @@ from structlog.testing import capture_logs
 from bmq.dev.zookeeper import ZooKeeperServer
 from bmq.election.election import ControllerClaim, Election, ElectionError, ElectionUnavailable
 from bmq.election.zookeeper import ZooKeeperElection
+from testing.patience import Patience
+from testing.processes import eventually
 from testing.zookeeper import fresh_chroot
 from tests.support.lossy_proxy import LossyProxy
 from tests.unit.election.election_contract import (
@@ -92,7 +94,7 @@ class ZooKeeperGround(ElectionGround):
         for proxy in away:
             proxy.cut()
         with Reader(self) as reader:
-            async with asyncio.timeout(WAIT_S):
+            async with asyncio.timeout(Patience(WAIT_S).limit_s):
                 while await reader.ephemeral_nodes():  # noqa: ASYNC110 - a watch would only tell of one of them
                     await asyncio.sleep(POLL_S)
         for proxy in away:
@@ -121,7 +123,8 @@ class CalmGround(ZooKeeperGround):
 def threads_ended() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
-    assert set(threading.enumerate()) <= before
+    # The client library's end a moment after it was told to.
+    eventually(lambda: set(threading.enumerate()) <= before, WAIT_S, "its threads have ended")
 
 
 HURTING = frozenset(

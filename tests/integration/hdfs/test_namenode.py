@@ -31,7 +31,7 @@ from bmq.hdfs.namenode import NameNode, is_open
 from bmq.hdfs.proto.rpc_pb2 import RpcSasl, UserInformation
 from bmq.hdfs.rpc import RpcConnection
 from bmq.log.store import AlreadyExists, FileMissing, StorageUnavailable, StoreError
-from testing.hdfs import config_of, fresh_root, new_cluster, running
+from testing.hdfs import config_of, fresh_root, new_cluster, running, until
 from tests.support.hdfs_admin import HdfsAdmin
 from tests.support.lossy_proxy import LossyProxy
 
@@ -320,13 +320,15 @@ async def test_quotas(strict_hdfs: HdfsCluster, strict_config: HdfsConfig) -> No
             await namenode.add_block(f"{root}/a", holder="h", file_id=file_id)
         await admin.set_quota(root, space_bytes=1 << 40)
         await create(namenode, f"{root}/b")
+
         # The only DataNode may have to be heard of again first: other tests restart its NameNode.
-        async with asyncio.timeout(30):
-            while True:
-                with suppress(NoDataNodes):
-                    await namenode.add_block(f"{root}/a", holder="h", file_id=file_id)
-                    break
-                await asyncio.sleep(0.1)
+        async def is_added() -> bool:
+            with suppress(NoDataNodes):
+                await namenode.add_block(f"{root}/a", holder="h", file_id=file_id)
+                return True
+            return False
+
+        await until(is_added, 30, "the file has a block")
 
 
 @pytest.mark.hurt
@@ -428,9 +430,10 @@ async def test_an_answer_lost_in_a_crash_is_remembered_by_the_edit_log_but_not_b
 
 
 @pytest.mark.hurt
+@pytest.mark.timeout(2 * START_MAX_S)
 async def test_calls_wait_for_a_namenode_that_starts(strict_hdfs: HdfsCluster, strict_config: HdfsConfig) -> None:
     daemon = strict_hdfs.namenode(0)
-    async with client(replace(strict_config, retry_max_s=60.0)) as namenode:
+    async with client(replace(strict_config, retry_max_s=START_MAX_S)) as namenode:
         await create(namenode, f"{strict_config.root}/a")
         await daemon.kill()
         with pytest.raises(StorageUnavailable, match=rf"{strict_hdfs.namenodes[0]}: Connect"):

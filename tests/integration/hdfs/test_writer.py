@@ -33,6 +33,8 @@ SEGMENT_BYTES = 16 * 1024 * 1024
 # What the DataNodes reserve has settled once so many looks in a row, with such pauses, have found the same.
 SETTLED_LOOKS = 10
 SETTLED_PAUSE_S = 0.2
+# Longer than a busy machine takes for what follows.
+BAD_NODE_EXPIRY_S = 120.0
 MODES = pytest.mark.parametrize("mode", list(WriteMode))
 
 
@@ -242,7 +244,7 @@ async def test_a_killed_datanode_breaks_the_writer_and_is_left_out_of_the_next_s
 async def test_a_hung_datanode_is_found_in_time(own_hdfs: HdfsCluster, mode: WriteMode) -> None:
     # Nodes that do not hang have to answer in that time on a busy machine, too.
     config = config_of(own_hdfs, fresh_root("hung"), **{**PATIENT_WITH_PAUSED, "ack_timeout_s": 3.0})  # type: ignore[arg-type]
-    config = replace(config, write_mode=mode)
+    config = replace(config, write_mode=mode, bad_node_expiry_s=BAD_NODE_EXPIRY_S)
     loop = asyncio.get_running_loop()
     async with store_of(config) as store:
         writer = await store.create_segment("s", holder="me", durability=Durability.HFLUSH, segment_bytes=SEGMENT_BYTES)

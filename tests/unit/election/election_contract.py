@@ -23,6 +23,7 @@ from bmq.election.election import (
     Member,
     MetadataMark,
 )
+from testing.patience import Patience
 
 CLUSTER_ID = "orders"
 WAIT_S = 20.0
@@ -96,19 +97,24 @@ def member(node_id: int, incarnation: str = "a") -> Member:
 
 
 async def until(condition: Callable[[], object], what: str, timeout_s: float = WAIT_S) -> None:
+    patience = Patience(timeout_s)
     try:
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout(patience.limit_s):
             while True:
                 if condition():
+                    patience.note()
                     return
                 await asyncio.sleep(POLL_S)
     except TimeoutError:
-        raise AssertionError(f"not within {timeout_s} s: {what}") from None
+        raise AssertionError(f"not within {patience.limit_s:.0f} s: {what}") from None
 
 
 async def within(work: Coroutine[Any, Any, ControllerClaim] | asyncio.Task[ControllerClaim]) -> ControllerClaim:
-    async with asyncio.timeout(WAIT_S):
-        return await work
+    patience = Patience(WAIT_S)
+    async with asyncio.timeout(patience.limit_s):
+        claim = await work
+    patience.note()
+    return claim
 
 
 class Heard:

@@ -440,6 +440,9 @@ async def test_a_stop_waits_no_longer_than_it_may(start: StartProxy) -> None:
     client = await proxy.connect()
     client.send(ApiKey.PRODUCE, 9, produce_request({0: batch()}))
     await until(lambda: proxy.log(0).pending_count == 1)
-    await proxy.server.stop(0.01)
+    with structlog.testing.capture_logs() as logged:
+        await proxy.server.stop(0.01)
+    (told,) = [line for line in logged if line["event"] == "connections_cut"]
+    assert (told["connections"], told["unanswered"]) == (1, {"PRODUCE": 1})
     assert await client.is_closed_by_server()
     await client.close()
