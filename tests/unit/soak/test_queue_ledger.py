@@ -10,7 +10,7 @@ from bmq.protocol.error_codes import ErrorCode
 from tests.soak.queues.ledger import REJECTED, DeadLetter, Delivery, QueueLedger, Span
 from tests.soak.queues.plan import Choice
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 LIMIT = 3
 LOCK_S = 6.0

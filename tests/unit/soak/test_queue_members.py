@@ -15,7 +15,7 @@ from tests.soak.queues.ledger import QueueLedger
 from tests.soak.queues.letters import parsed
 from tests.soak.queues.plan import GIVING_UP, SHARED, TOPIC, Choice
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 HEADERS = [
     ("__dlq.errors.topic", TOPIC.encode()),
