@@ -29,7 +29,7 @@ BmqServer.patience = PATIENCE
 
 _SLOW_IS_FINE = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.differing_executors)
 settings.register_profile(
-    "quick", derandomize=True, database=None, deadline=None, max_examples=60, suppress_health_check=_SLOW_IS_FINE
+    "quick", derandomize=True, database=None, deadline=None, max_examples=20, suppress_health_check=_SLOW_IS_FINE
 )
 settings.register_profile(
     "fresh", database=None, deadline=None, max_examples=120, print_blob=True, suppress_health_check=_SLOW_IS_FINE

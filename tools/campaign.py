@@ -24,7 +24,7 @@ from typing import Final
 from tools.campaign_record import RECORD, PartRecord, described_record, due_parts, read_record, write_record
 from tools.machine_lock import machine_lock
 from tools.machine_state import described, machine_state
-from tools.stages import BY_FILE, REAL, REPOSITORY, Outcome, Stage, pytest, report, run_all
+from tools.stages import BY_FILE, COMPUTING, REAL, REPOSITORY, Outcome, Stage, pytest, report, run_all
 
 LIMIT_S: Final = 1_800
 """Ends a part that hangs. TARGET_S is what it may take on a machine that has nothing else to do."""
@@ -45,16 +45,17 @@ SPARK: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`depends`: paths of the repository; a commit that touches one of them makes the part due."""
+    """`depends`: paths of the repository; a commit that touches one of them makes the part due. `tests`: where its tests lie."""
 
     name: str
     depends: Sequence[str]
-    has_tests: bool = True
+    tests: Sequence[str] = REAL
     commands: Sequence[Sequence[str]] = ()
 
     def stages(self, seed: int) -> list[Stage]:
-        place = f"campaign:{self.name}"
-        tests = [pytest(place, LIMIT_S, 600, *BY_FILE, *REAL, name=self.name, dice=seed)] if self.has_tests else []
+        workers = BY_FILE if self.tests == REAL else COMPUTING
+        place, limits = f"campaign:{self.name}", (LIMIT_S, 600)
+        tests = [pytest(place, *limits, *workers, *self.tests, name=self.name, dice=seed)] if self.tests else []
         return [*tests, *(module_stage([word.format(seed=seed) for word in words]) for words in self.commands)]
 
 
@@ -81,10 +82,12 @@ PARTS: Final = (
     Part("spark-jobs", SPARK),
     Part("spark-cluster", SPARK),
     Part("bench", ("bench", "bmq", "testing"), commands=smokes("standalone", "hdfs", "cluster", "topics")),
+    # What the gate has a share of, and the tests of benches, soaks and tools.
+    Part("unit", ("bmq", "bench", "testing", "tests", "tools", "docs"), ("tests/unit",)),
     Part(
         "seeds",
         ("bmq", "tests/simulation"),
-        False,
+        ("tests/simulation",),
         # A kind of history that takes turns of eight is asked for by name: enough of it for its floors.
         (
             ("tests.simulation", "--seeds", "100"),
@@ -107,7 +110,7 @@ PARTS: Final = (
             "docs",
             "mkdocs.yml",
         ),
-        False,
+        (),
         (
             ("tools.debian_package", "--check"),
             ("tools.container_image", "--check"),
@@ -118,7 +121,7 @@ PARTS: Final = (
     Part(
         "fresh",
         ("bmq", "tests/simulation", "tests/unit"),
-        False,
+        (),
         (("tools.fresh", "--seeds", "20", "--first", "{seed}"),),
     ),
 )

@@ -13,17 +13,14 @@ import random
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from tests.simulation.seeds import HISTORIES, TURNS
 
 SEEDS = 20
 RARE_FROM = 20  # kinds of history that only every so many known seeds have: a quarter of the seeds here
 FIRST_MIN, FIRST_MAX = 1_000_000, 2_000_000_000
-HOSTILE = (
-    "tests/unit/protocol",
-    "tests/unit/coordinator/classic/test_group_history.py",
-    "tests/unit/broker/test_tail_cache.py",
-)
+UNIT = Path(__file__).resolve().parents[1] / "tests" / "unit"
 
 
 def main() -> int:
@@ -36,12 +33,19 @@ def main() -> int:
     rare = [name for name, (every, _) in TURNS.items() if every >= RARE_FROM]
     simulation = simulated(given.first, given.seeds, sorted(HISTORIES.keys() - set(rare)))
     rarely = simulated(given.first, max(given.seeds // 4, 1), rare)
-    examples = ["pytest", "-q", "-p", "tests.support.running_test", "-m", "unit", f"--hypothesis-seed={given.first}"]
-    commands = (simulation, rarely, [*examples, "-p", "no:randomly", *HOSTILE])
-    environment = {**os.environ, "HYPOTHESIS_PROFILE": "fresh"}
+    examples = ["pytest", "-q", "-p", "tests.support.running_test", f"--hypothesis-seed={given.first}"]
+    workers = ["-n", "logical", "--dist", "worksteal", "-p", "no:randomly"]
+    commands = (simulation, rarely, [*examples, *workers, *property_tests()])
+    # Workers must agree on the order of tests.
+    environment = {**os.environ, "HYPOTHESIS_PROFILE": "fresh", "PYTHONHASHSEED": f"{given.first % 2**32}"}
     codes = [subprocess.run([sys.executable, "-m", *command], env=environment).returncode for command in commands]
     print(f"{'nothing found' if not any(codes) else 'FOUND something'}; {again}")
     return int(any(codes))
+
+
+def property_tests() -> list[str]:
+    """The files of unit tests that draw: of each property the gate checks a few known examples alone."""
+    return [f"{path}" for path in sorted(UNIT.rglob("test_*.py")) if "hypothesis" in path.read_text().lower()]
 
 
 def simulated(first: int, seeds: int, histories: Sequence[str]) -> list[str]:

@@ -115,6 +115,7 @@ def by_file(workers: str = "logical") -> tuple[str, ...]:
 BY_FILE: Final = by_file()
 MORE: Final = by_file(f"{max(3 * (os.cpu_count() or 1) // 2, 2)}")
 """For stages that hurt nothing, and whose tests use half of the processors when there is a worker for each."""
+COMPUTING: Final = ("-n", "logical", "--dist", "worksteal")
 LANE_TEST_LIMIT_S: Final = round(60 / SHARE)
 """Of a test that computes: one of 16 s of a processor took 88 s beside stages that wait, where a limit of 60 s was the machine's 1.5 times."""
 LINT: Final = (
@@ -122,15 +123,16 @@ LINT: Final = (
     Stage("format", (tool("ruff"), "format", "--check"), 30, computes=True),
     Stage("types", (tool("mypy"),), 120, computes=True),
     Stage("imports", (tool("lint-imports"),), 60, computes=True),
-    pytest("unit", 800, LANE_TEST_LIMIT_S, "-n", "logical", "--dist", "worksteal", "tests/unit"),
+    pytest("unit", 800, LANE_TEST_LIMIT_S, *COMPUTING, "tests/unit"),
 )
-SEEDS: Final = 24
+SEEDS: Final = 16
+"""The fewest that have every kind of history: tests/simulation/seeds.py lets them take turns."""
 STAGES = {
     "check": LINT,
     # In the order of what they tell in a second. Only a hang should meet the limits.
     "test": (
         *LINT,
-        pytest("simulation", 300, 2 * LANE_TEST_LIMIT_S, "-n", "logical", "--dist", "worksteal", "tests/simulation"),
+        pytest("simulation", 300, 2 * LANE_TEST_LIMIT_S, *COMPUTING, "tests/simulation"),
         # All kinds of history are among them. How much must have happened is asked of many more: `make campaign PARTS=seeds`.
         Stage(
             "seeds",

@@ -28,9 +28,11 @@ from tests.fakes.store import FakeStore
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.loop import VirtualTimeLoop
 from tests.simulation.network import Network
+from tests.support.gate_share import few_in_gate
 from tests.support.largest_requests import Known, largest_requests
 
 pytestmark = pytest.mark.simulation
+in_campaign = pytest.mark.campaign("seeds")
 
 ELEMENTS: Final = 6_000
 CALLS_PER_TURN_MAX: Final = 30_000
@@ -125,7 +127,7 @@ handlers.load_all()
 SERVED = tuple(key for key in APIS if key in HANDLERS or key is ApiKey.FETCH)
 
 
-@pytest.mark.parametrize("api_key", SERVED, ids=lambda key: key.name)
+@few_in_gate("api_key", SERVED, every=5, others=in_campaign, ids=lambda key: key.name)
 def test_a_turn_of_the_loop_has_a_bounded_part_of_a_large_request(api_key: ApiKey) -> None:
     loop = VirtualTimeLoop(time_limit_s=36_000.0)
     Network(loop, Random(1))
@@ -150,6 +152,7 @@ async def calls_of_a_creation(loop: VirtualTimeLoop, topics: int) -> int:
     return count.most
 
 
+@in_campaign
 def test_a_creation_of_as_many_topics_as_a_request_may_make_is_applied_in_short_turns() -> None:
     loop = VirtualTimeLoop(time_limit_s=36_000.0)
     Network(loop, Random(1))

@@ -12,8 +12,10 @@ import pytest
 
 from testing.patience import Patience
 from tests.simulation.mutants import PATCHES, ROOT, copy_tree, found_by, is_applying
+from tests.support.gate_share import few_in_gate
 
 pytestmark = pytest.mark.simulation
+in_campaign = pytest.mark.campaign("seeds")
 
 
 def run(*arguments: str, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:
@@ -30,13 +32,14 @@ def run(*arguments: str, hash_seed: str = "0") -> subprocess.CompletedProcess[st
     )
 
 
+@in_campaign
 def test_some_seeds() -> None:
     done = run("--first", "1000", "--seeds", "6", "--processes", "2")
     assert done.returncode == 0, done.stdout
     assert "6 passed, 0 failed" in done.stdout
 
 
-@pytest.mark.parametrize(
+@few_in_gate(
     "history",
     [
         "owners",
@@ -52,6 +55,8 @@ def test_some_seeds() -> None:
         "half",
         "views",
     ],
+    every=4,
+    others=in_campaign,
 )
 def test_a_seed_is_the_same_history_each_time(history: str) -> None:
     """Whether it is replayed alone or found by a search, and however sets of strings would be ordered otherwise."""

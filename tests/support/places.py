@@ -32,6 +32,8 @@ PARTS: Final = (
     "spark-cluster",
     "cluster",
     "browser",
+    "unit",
+    "seeds",
 )
 CAMPAIGN: Final = "campaign"
 PLACES: Final = (*STAGES, *(f"{CAMPAIGN}:{part}" for part in PARTS))

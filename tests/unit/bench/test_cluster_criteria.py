@@ -18,7 +18,7 @@ from bench.criteria import Criterion, Evidence
 from bench.runner import FULL, QUICK, SMOKE
 from tests.unit.bench.test_standalone_criteria import raw_of
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 
 def rounds_of(*gaps_s: float, wanted: int | None = None) -> dict[str, Any]:

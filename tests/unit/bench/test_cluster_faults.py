@@ -10,7 +10,7 @@ from bench.cluster import faults
 from bench.cluster.sides import Side
 from bench.cluster.steady import LoadStuck, SteadyLoad
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 
 class Seen:

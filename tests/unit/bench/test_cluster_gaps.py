@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bench.cluster.acknowledgements import UNKNOWN_OFFSET, Acknowledgements
 from bench.cluster.gaps import allowed_gap, excess_gap, longest_gap, lost_or_doubled, partition_gaps, producer_gap
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 TIMES = st.lists(st.floats(0, 100, allow_nan=False), max_size=30).map(sorted)
 

@@ -12,7 +12,7 @@ from bench.core.contenders import ServerOfTree
 from testing.patience import Patience
 from testing.processes import REPOSITORY
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 
 def test_a_server_is_what_its_tree_has(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from bmq.protocol.hot_produce import ProduceResult, ProduceTopicResult, encode_p
 from bmq.protocol.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
 from bmq.protocol.record_batch import batches, verify_crc
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 NOW_MS = 1_700_000_000_000
 

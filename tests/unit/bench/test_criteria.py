@@ -8,7 +8,7 @@ import pytest
 
 from bench.criteria import Absolute, Criterion, Evidence, Ratio, judge_absolute, judge_ratio, shortfall
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 RATE = Ratio("rate_ratio", "pairs", "produce", "MB/s", ">=", 1.3, lambda raw: raw["load"]["mb_per_s"])
 GAP = Absolute("gap_s", "kill", "gap", "s", 0.5, lambda raw: max(one["gap_s"] for one in raw["rounds"]))

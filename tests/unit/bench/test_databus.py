@@ -6,7 +6,7 @@ import pytest
 
 from bench.databus.__main__ import BOUNDS, figures
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 
 def test_figures_are_for_the_same_rate_of_records() -> None:

@@ -11,7 +11,7 @@ import pytest
 from bench.__main__ import DIRECTORY, benchmarks, main, module_of, subject
 from testing.processes import REPOSITORY
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 
 def test_every_campaign_and_every_micro_benchmark_has_a_name_of_its_own() -> None:

@@ -10,7 +10,7 @@ import pytest
 from bench.findings import REASON_CHARACTERS_MAX, Findings
 from bench.time_limit import PartTimedOut, time_limit
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 
 def test_a_failure_is_noted_for_each_part_it_concerns() -> None:

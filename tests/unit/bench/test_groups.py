@@ -34,7 +34,7 @@ from bmq.protocol.messages.offset_commit_response import (
     OffsetCommitResponseTopic,
 )
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 TOPIC_ID = uuid.UUID(int=7)
 

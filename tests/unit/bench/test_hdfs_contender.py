@@ -10,7 +10,7 @@ import pytest
 
 from bench.hdfs.contender import Contender, ContenderFailed
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 SCRIPT = """
 import json, sys, time

@@ -16,7 +16,7 @@ from bench.hdfs.pattern import content, problem
 from bench.hdfs.plan import plan_of
 from bench.runner import FULL, SMOKE
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 
 def test_a_percentile_is_one_of_the_samples() -> None:

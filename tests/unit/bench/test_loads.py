@@ -11,7 +11,7 @@ from bench.loads import criteria
 from bench.loads.plan import PARTS, plan_of
 from bench.runner import FULL, QUICK, SMOKE
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 
 def raw_of(speed: float) -> dict[str, Any]:

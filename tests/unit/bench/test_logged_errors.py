@@ -13,7 +13,7 @@ from bench.measured_parts import measured_parts
 from bench.queues.plan import plan_of
 from testing.processes import REPOSITORY
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 
 def logged(path: Path, *entries: object) -> Path:

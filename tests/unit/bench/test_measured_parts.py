@@ -10,7 +10,7 @@ import pytest
 from bench.findings import Findings
 from bench.measured_parts import measured_parts
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import pytest
 
 from bench.micro_append import run
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 
 @pytest.mark.parametrize("is_idempotent", [False, True])

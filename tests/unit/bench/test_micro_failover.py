@@ -6,7 +6,7 @@ import pytest
 
 from bench.micro_failover import gaps_of, summary, timeline
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 
 def test_gaps_are_told_apart_by_who_died() -> None:

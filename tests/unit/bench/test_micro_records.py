@@ -8,7 +8,7 @@ from bench.micro_records import LAYOUTS, figures, plain_encoder_agrees, read_all
 from bmq.arrow_records.encoder import BatchFields, encode
 from bmq.protocol.compression import Compression
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 
 @pytest.mark.parametrize("codec", list(Compression))

@@ -22,7 +22,7 @@ from bench.micro_shared_log import (
 )
 from bmq.log.store import Buffer
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 ARRIVED = [(2, b"first"), (0, b"second"), (2, b"third")]
 

@@ -6,7 +6,7 @@ import pytest
 
 from bench.micro_pauses import CLIENT, Pause, Schedule, cause_of, pauses_of
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 
 def test_waits_of_one_node_that_overlap_are_one_pause() -> None:

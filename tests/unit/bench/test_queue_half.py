@@ -13,7 +13,7 @@ from bench.queues.half.criteria import BY_HTTP, BY_RECORD, CHECKS, HALF, judge
 from bmq.broker.half_checker import Check, CheckRequest
 from bmq.server.check_bodies import SIGNATURE, answer_of, body_of, signed
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 TERMS = Terms(first_ms=6_000, interval_ms=30_000, checks_max=2)
 SECRET = b"0123456789abcdef"

@@ -8,7 +8,7 @@ from bench.criteria import BMQ, Evidence
 from bench.queues.lanes.criteria import LANES, judge
 from bench.queues.lanes.flip_ledger import FlipLedger
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 PRODUCED = range(6)
 """0, 2 and 4 are of the lane."""

@@ -12,7 +12,7 @@ from bench.queues.timers.delayed import Acknowledged, Received, percentiles
 from bench.queues.timers.due import PRODUCED_PER_S, hold_s
 from bench.workloads import LoadFailed
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 
 class Got:

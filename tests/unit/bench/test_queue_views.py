@@ -11,7 +11,7 @@ from bench.queues.views.criteria import ALL, BASE, FIRST, NEXT, READS, TAIL, jud
 from bench.queues.views.tagged import ONE_IN, batch_of
 from bmq.protocol.batch_records import decode_records
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 
 def read(seconds: float, received_bytes: int) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from bench.workloads import LoadFailed
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import decode_request, parse_request_header
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 OUT = """
 2026-01-01 10:00:00:000, 2026-01-01 10:00:05:500, 0.0001, 0.0000, 0.18, 1, 5500 for share consumer 1

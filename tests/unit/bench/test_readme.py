@@ -41,7 +41,7 @@ from bench.standalone.__main__ import BENCH as STANDALONE
 from bench.table import table
 from bench.topics.__main__ import BENCH as TOPICS
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 BENCHES = {
     bench.name: bench

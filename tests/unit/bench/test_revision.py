@@ -9,7 +9,7 @@ import pytest
 
 from bench.revision import NotOneRevision, Revision, changed_paths, read_revision
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 
 def test_whatever_may_be_measured_counts_as_a_change() -> None:

@@ -15,7 +15,7 @@ from bench.findings import Findings
 from bench.revision import NotOneRevision, Revision
 from bench.runner import FULL, QUICK, SMOKE, Bench, Order, Refused, Setting, order_of, parts_of, run
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 CLEAN = Revision("abc")
 DIRTY = Revision("abc", ("bmq/log/index.py",))

@@ -26,7 +26,7 @@ from bench.secure_hdfs.criteria import (
 )
 from bench.secure_hdfs.plan import plan_of
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 
 def judged(parts: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from bench.security.criteria import CLUSTER_QUOTAS, OLD, PART_OF, PLAIN, QUOTAS,
 from bench.security.plan import PARTS
 from bench.security.strangers import Places
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 
 def judged(parts: dict[str, Any]) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from bench.spark.scans import share_of_files
 from bench.spark.traffic import Traffic
 from bmq.spark.source.plan import FilePiece, ProxyPiece, RangeToRead
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 
 def judged(parts: Mapping[str, Any]) -> dict[str, Criterion]:

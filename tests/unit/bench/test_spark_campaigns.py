@@ -17,7 +17,7 @@ from bench.spark.resume_campaign import Outcome, entry
 from bench.spark.table_campaign import Look, batches, lag_s
 from bench.spark.table_campaign_reader import TableReader, count_ids
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 
 def ids(*some: int) -> np.ndarray:

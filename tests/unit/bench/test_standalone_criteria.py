@@ -16,7 +16,7 @@ from bench.standalone.plan import PARTS, plan_of
 from bench.warm_up import has_settled, warm_up
 from bench.workloads import pass_rates
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 
 def raw_of(speed: float) -> dict[str, Any]:

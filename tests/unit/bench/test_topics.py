@@ -18,7 +18,7 @@ from bench.topics.plan import PARTS, plan_of
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 SIDES = ("bmq", "kafka")
 

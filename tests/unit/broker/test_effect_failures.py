@@ -36,10 +36,12 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from tests.fakes.store import Faults
 from tests.fakes.store_writer import FakeWriter
+from tests.support.gate_share import few_in_gate
 from tests.support.produced_batch import produced_batch
 from tests.unit.broker.world import CONFIG, KEY, Owner, World, append, batch_of, produce, read_all, virtual
 
 pytestmark = pytest.mark.unit
+in_campaign = pytest.mark.campaign("unit")
 
 NEIGHBOUR = TopicPartition(UUID(int=8), 0)
 SMALL = replace(CONFIG, segment_bytes=1000, segment_idle_close_ms=3_000)
@@ -203,7 +205,7 @@ def test_the_script_performs_every_effect() -> None:
 
 @pytest.mark.parametrize("nth", [1, 3])
 @pytest.mark.parametrize("is_before", [True, False], ids=["before", "after"])
-@pytest.mark.parametrize("effect", _PERFORMERS, ids=lambda effect: effect.__name__)
+@few_in_gate("effect", _PERFORMERS, ids=lambda effect: effect.__name__, every=3, others=in_campaign)
 def test_any_effect_may_fail(
     effect: type[ev.Effect], is_before: bool, nth: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,7 +241,7 @@ def calls(*names: tuple[type, str]) -> list[Any]:
 
 @pytest.mark.parametrize("nth", [1, 4])
 @pytest.mark.parametrize("is_before", [True, False], ids=["before", "after"])
-@pytest.mark.parametrize(
+@few_in_gate(
     ("owner", "name"),
     calls(
         (OwnSegment, "place"),
@@ -263,6 +265,8 @@ def calls(*names: tuple[type, str]) -> list[Any]:
         (PartitionReports, "started"),
         (LogWrites, "_report_written"),
     ),
+    every=3,
+    others=in_campaign,
 )
 def test_any_call_inside_may_fail(
     owner: type, name: str, is_before: bool, nth: int, monkeypatch: pytest.MonkeyPatch

@@ -31,6 +31,7 @@ from tests.unit.broker.world import (
 )
 
 pytestmark = pytest.mark.unit
+in_campaign = pytest.mark.campaign("unit")
 
 
 def keys(count: int) -> list[TopicPartition]:
@@ -342,6 +343,7 @@ def test_a_start_that_waits_for_the_store_says_so_and_goes_on() -> None:
     virtual(main)
 
 
+@in_campaign
 def test_a_thousand_partitions_need_few_requests_each() -> None:
     async def main() -> None:
         world = World()

@@ -19,8 +19,10 @@ from bmq.protocol.compression import Compression
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.record_batch import BatchHeader, assemble_batch
+from tests.support.gate_share import few_in_gate
 
 pytestmark = pytest.mark.unit
+in_campaign = pytest.mark.campaign("unit")
 
 NOW_MS = 1_700_000_000_000
 
@@ -215,7 +217,9 @@ async def test_nobody_is_told_once_it_is_closed() -> None:
     assert not any(one.done() for one in (waiting, *told_late))
 
 
-@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD])
+@few_in_gate(
+    "codec", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD], every=3, others=in_campaign
+)
 async def test_bombs_are_refused_and_what_is_long_is_taken(codec: Compression) -> None:
     opener = ThreadOpener(asyncio.get_running_loop())
     config = LogConfig(max_message_bytes=8 << 20)  # snappy makes no more than a twentieth of it

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bmq.broker.runtime import PartitionRuntime
@@ -173,7 +173,6 @@ async def check(log: PartitionRuntime, producer: Producer) -> None:
     assert {one for one in told if one[0] == producer.producer_id} == aborted
 
 
-@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32))
 def test_transactions_stay_whole(seed: int) -> None:
     async def main() -> None:

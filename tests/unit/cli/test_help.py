@@ -13,8 +13,10 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from bmq.cli.commands import app
+from tests.support.gate_share import few_in_gate
 
 pytestmark = pytest.mark.unit
+in_campaign = pytest.mark.campaign("unit")
 
 
 def commands(group: typer.Typer) -> Iterator[list[str]]:
@@ -43,7 +45,7 @@ def test_a_typing_error_is_told_of_groups_that_were_not_imported(monkeypatch: py
     assert "'cluster'" in result.output
 
 
-@pytest.mark.parametrize("words", list(commands(app)), ids=lambda words: " ".join(words) or "bmq")
+@few_in_gate("words", list(commands(app)), ids=lambda words: " ".join(words) or "bmq", every=6, others=in_campaign)
 def test_help_is_shown(words: list[str]) -> None:
     result = CliRunner().invoke(app, [*words, "--help"])
     assert result.exit_code == 0, result.exception

@@ -8,8 +8,10 @@ import sys
 import pytest
 
 from testing.patience import Patience
+from tests.support.gate_share import few_in_gate
 
 pytestmark = pytest.mark.unit
+in_campaign = pytest.mark.campaign("unit")
 
 MAIN = """
 import signal, sys
@@ -26,7 +28,7 @@ bmq.cli.main.main()
 """
 
 
-@pytest.mark.parametrize("name", ["bmq.cli.commands", "typer", "bmq.cli.topic", "confluent_kafka"])
+@few_in_gate("name", ["bmq.cli.commands", "typer", "bmq.cli.topic", "confluent_kafka"], every=3, others=in_campaign)
 def test_an_interrupt_while_modules_are_imported_is_no_traceback(name: str) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", MAIN.format(name=name)],

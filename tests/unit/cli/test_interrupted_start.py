@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.gate_share import few_in_gate
+
 pytestmark = pytest.mark.unit
+in_campaign = pytest.mark.campaign("unit")
 
 INTERRUPTED = """
 import importlib.abc, os, signal, sys
@@ -64,7 +67,7 @@ def interrupted(arguments: str, module: str, number: signal.Signals) -> tuple[in
     return ran.returncode, ran.stdout, ran.stderr
 
 
-@pytest.mark.parametrize(("arguments", "module"), COMMANDS)
+@few_in_gate(("arguments", "module"), COMMANDS, every=5, others=in_campaign)
 def test_a_command_that_is_interrupted_while_it_imports_says_nothing(arguments: str, module: str) -> None:
     code, said, errors = interrupted(arguments, module, signal.SIGINT)
     assert (code, errors) == (130, "")
@@ -72,7 +75,7 @@ def test_a_command_that_is_interrupted_while_it_imports_says_nothing(arguments: 
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize(("arguments", "module"), SERVERS)
+@few_in_gate(("arguments", "module"), SERVERS, every=7, others=in_campaign)
 def test_a_server_that_is_asked_to_stop_while_it_imports_ends_well(
     arguments: str, module: str, number: signal.Signals, tmp_path: Path
 ) -> None:

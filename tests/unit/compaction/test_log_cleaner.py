@@ -289,7 +289,7 @@ def assert_same(found: Sequence[bytes], expected: Sequence[Left]) -> None:
 # --- the tests
 
 
-@settings(max_examples=300)
+@settings(max_examples=2 * settings.default.max_examples)  # type: ignore[union-attr]
 @given(log=stories(), gaps=st.lists(st.integers(0, 150), min_size=1, max_size=4), chunk_bytes=st.integers(1, 600))
 def test_pass_after_pass_the_same_is_left_as_in_kafka(log: Log, gaps: list[int], chunk_bytes: int) -> None:
     now_ms, dirty_offset, batches = 1_000, 0, log.batches
@@ -306,7 +306,6 @@ def test_pass_after_pass_the_same_is_left_as_in_kafka(log: Log, gaps: list[int],
     assert BatchHeader.parse(batches[-1]).end_offset == log.end_offset
 
 
-@settings(max_examples=150)
 @given(log=stories(), keys_max=st.integers(1, 3))
 def test_a_map_that_is_full_leaves_the_rest_for_later(log: Log, keys_max: int) -> None:
     """Pass after pass, each further; in the end nothing is left but what one pass would leave."""

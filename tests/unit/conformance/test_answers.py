@@ -9,7 +9,7 @@ import pytest
 from testing.wire import record_batch
 from tests.conformance.answers import Aliases, batches, kafka_id, normalized, only
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 TOPIC_ID = uuid.UUID("11111111-2222-3333-4444-555555555555")
 

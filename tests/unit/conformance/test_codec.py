@@ -25,7 +25,7 @@ from tests.conformance.codec import (
 )
 from tests.conformance.schemas import CLIENT_APIS, Kind, Schema, api_name, schema, schema_versions
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 SAMPLES: dict[str, Any] = {
     "int8": 5,

@@ -10,7 +10,7 @@ from tests.conformance.answers import CLOSED
 from tests.conformance.compare import MISSING, Difference, differences
 from tests.conformance.intended import INTENDED, Intended, reason_for
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 ANSWERS = st.recursive(
     st.integers(-3, 3) | st.text("ab", max_size=2) | st.none(),

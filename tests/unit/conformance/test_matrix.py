@@ -11,7 +11,7 @@ from tests.conformance.clients.matrix import Behaviour, ClientRun, as_json, as_m
 from tests.conformance.clients.reasons import REASONS, Reason
 from tests.conformance.compare import MISSING, Difference
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 REQUESTS = {(18, 4): 2, (0, 12): 5, (12, 4): 1}
 NEWER = Reason("A newer version", "bmq speaks it already.", paths=("apis/Produce",))

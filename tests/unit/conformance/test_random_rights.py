@@ -13,7 +13,7 @@ from tests.conformance.rights.personas import EVERYBODY, Persona
 from tests.conformance.rights.random_sets import drawn_waves
 from tests.conformance.rights.run import Asked
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 DELETE_TOPICS, TOPIC_REFUSED, UNKNOWN_TOPIC = 20, 29, 3
 

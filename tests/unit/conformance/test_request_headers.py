@@ -10,7 +10,7 @@ from hypothesis.strategies import binary, integers, lists, tuples
 
 from tests.conformance.clients.recorder import RequestHeaders
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 REQUESTS = lists(tuples(integers(0, 100), integers(0, 20), binary(max_size=40)), max_size=8)
 

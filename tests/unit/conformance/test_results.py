@@ -13,7 +13,7 @@ from tests.conformance.intended import Intended
 from tests.conformance.results import Outcome, Ranges, as_json, as_markdown
 from tests.conformance.schemas import CLIENT_APIS, api_name, schema_versions
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 ENTRY = Intended("other words", "The words are not part of the protocol.", frozenset({12}), paths=("text",))
 UNUSED = Intended("never met", "Nothing differs like this any more.", frozenset({12}), paths=("none",))

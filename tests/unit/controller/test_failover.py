@@ -222,7 +222,7 @@ class ClusterHistory(RuleBasedStateMachine):
 
 
 TestClusterHistory = ClusterHistory.TestCase
-TestClusterHistory.settings = settings(max_examples=80, stateful_step_count=40)
+TestClusterHistory.settings = settings(stateful_step_count=40)
 
 
 # --- replicas

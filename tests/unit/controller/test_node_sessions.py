@@ -99,7 +99,7 @@ class SessionHistory(RuleBasedStateMachine):
 
 
 TestSessionHistory = SessionHistory.TestCase
-TestSessionHistory.settings = settings(max_examples=60, stateful_step_count=30)
+TestSessionHistory.settings = settings(stateful_step_count=30)
 
 
 def test_who_is_fenced_is_told_why() -> None:

@@ -12,12 +12,14 @@ from tools.events_page import PAGE, filled
 from tools.log_events import events, log_calls
 
 pytestmark = pytest.mark.unit
+in_campaign = pytest.mark.campaign("unit")
 
 # A call with a constant name, as a line of text; another way to find events than tools/log_events.py has.
 PLAIN_CALL: Final = re.compile(r"\blog\.(?:debug|info|warning|error|exception)\(\s*\"([a-z_]+)\"")
 ENTRY: Final = re.compile(r"^- \*\*`([a-z_]+)`\*\* \(", re.MULTILINE)
 
 
+@in_campaign
 def test_the_page_is_current() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert page == filled(page, events(log_calls(REPOSITORY / "bmq"))), "run make events-page"

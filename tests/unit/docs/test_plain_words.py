@@ -13,8 +13,10 @@ from tests.unit.docs.source_texts import messages, packages
 from tests.unit.docs.words import CELL_CHARACTERS_MAX, long_cells, riddles
 
 pytestmark = pytest.mark.unit
+in_campaign = pytest.mark.campaign("unit")
 
 
+@in_campaign
 @pytest.mark.parametrize("page", documents(), ids=name_of)
 def test_no_document_has_a_riddle(page: Path) -> None:
     assert list(riddles(page.read_text(encoding="utf-8"))) == []
@@ -28,12 +30,14 @@ def test_no_notebook_has_a_riddle() -> None:
         assert [found for text in texts for found in riddles(text)] == []
 
 
+@in_campaign
 def test_no_help_text_has_a_riddle() -> None:
     texts = list(help_texts())
     assert len(texts) > 300
     assert [(name, *found) for name, text in texts for found in riddles(text)] == []
 
 
+@in_campaign
 @pytest.mark.parametrize("package", packages(), ids=name_of)
 def test_no_message_has_a_riddle(package: Path) -> None:
     assert [(place, *found) for place, text in messages(package) for found in riddles(text)] == []
@@ -45,6 +49,7 @@ def test_messages_are_found() -> None:
     assert all(" " in text for text in found.values())
 
 
+@in_campaign
 @pytest.mark.parametrize("page", documents(), ids=name_of)
 def test_no_table_cell_is_too_long(page: Path) -> None:
     assert list(long_cells(page.read_text(encoding="utf-8"))) == []

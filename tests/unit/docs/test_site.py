@@ -17,6 +17,7 @@ from tools.site_output import foreign_assets
 from tools.site_reference import MODULES, OPENAPI, PYTHON_PAGE, REST_PAGE, python_page, rest_document, rest_page
 
 pytestmark = pytest.mark.unit
+in_campaign = pytest.mark.campaign("unit")
 
 SETTINGS: Final = yaml.safe_load((REPOSITORY / "mkdocs.yml").read_text())
 STARTS: Final = ("start/applications.md", "start/data.md", "start/operations.md", "start/contributors.md")
@@ -91,6 +92,7 @@ def test_githubs_markdown_is_written_for_python(github: str, python: str) -> Non
     assert for_python_markdown(github) == python
 
 
+@in_campaign
 def test_the_reference_has_each_path_of_the_api() -> None:
     document = rest_document()
     page = rest_page(document)

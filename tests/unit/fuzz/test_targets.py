@@ -1,7 +1,8 @@
-"""The fuzz targets find nothing in their seeds, in what was once found, and in some thousand neighbours of these."""
+"""The fuzz targets find nothing in their seeds, in what was once found, and in some hundred neighbours of these."""
 
 from __future__ import annotations
 
+import os
 from random import Random
 from typing import Final
 
@@ -13,9 +14,9 @@ from tests.fuzz.target import NAMES, kept_inputs, target_of
 
 pytestmark = pytest.mark.unit
 
-INPUTS: Final = 1_000
+INPUTS: Final = 1_000 if os.environ.get("HYPOTHESIS_PROFILE") in ("fresh", "deep") else 200
 SLOW: Final = frozenset({"rest", "share_requests"})
-SLOW_INPUTS: Final = 150
+SLOW_INPUTS: Final = INPUTS // 7
 """Of targets that start a server for each input."""
 
 

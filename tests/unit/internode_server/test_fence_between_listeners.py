@@ -20,12 +20,14 @@ from bmq.security.listener_security import ListenerSecurity, SecurityProtocol
 from bmq.server.internode_tls import InternodeTls
 from bmq.server.settings import Settings
 from tests.fakes.clock import FakeClock
+from tests.support.gate_share import few_in_gate
 from tests.support.node_pki import HERE, NodePki
 from tests.unit.internode_server.internal_node import InternalNode, start_internal_node
 from tests.unit.proxy.harness import Client, Proxy, start_proxy
 from tests.unit.proxy.test_authentication import Threads
 
 pytestmark = pytest.mark.unit
+in_campaign = pytest.mark.campaign("unit")
 
 OF_NODES_ALONE = sorted(INTERNAL_APIS.keys() - APIS.keys())
 OF_CLIENTS_ALONE = sorted(APIS.keys() - INTERNAL_APIS.keys())
@@ -59,7 +61,7 @@ async def assert_unknown(target: Proxy | InternalNode, client: Client, api_key: 
 
 
 @pytest.mark.parametrize("protocol", SecurityProtocol)
-@pytest.mark.parametrize("api_key", OF_NODES_ALONE)
+@few_in_gate("api_key", OF_NODES_ALONE, every=5, others=in_campaign)
 async def test_clients_know_no_api_of_nodes(api_key: ApiKey, protocol: SecurityProtocol, pki: NodePki) -> None:
     """Even to a client that has logged in, or shows the certificate of a node."""
     load_all()
@@ -82,7 +84,7 @@ async def test_clients_know_no_api_of_nodes(api_key: ApiKey, protocol: SecurityP
 
 
 @pytest.mark.parametrize("is_tls", [False, True])
-@pytest.mark.parametrize("api_key", OF_CLIENTS_ALONE)
+@few_in_gate("api_key", OF_CLIENTS_ALONE, every=5, others=in_campaign)
 async def test_nodes_know_no_api_of_clients(api_key: ApiKey, is_tls: bool, pki: NodePki) -> None:
     """Even to a peer that has proven to be a node: clients' requests come in an Envelope."""
     load_all()

@@ -15,10 +15,12 @@ from bmq.protocol.codec import array_codec, message_format
 from bmq.protocol.errors import MalformedMessage
 from bmq.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from bmq.protocol.wire_turns import InTurns
+from tests.support.gate_share import few_in_gate
 from tests.unit.protocol.strategies import api_messages
 from tests.unit.protocol.test_wire_turns import SOME, done, framed
 
 pytestmark = pytest.mark.unit
+in_campaign = pytest.mark.campaign("unit")
 
 
 def arrays(kind: str, api_key: ApiKey, version: int) -> list[str]:
@@ -45,7 +47,7 @@ class Seen:
         yield
 
 
-@pytest.mark.parametrize(("api_key", "version", "name"), cases("request"))
+@few_in_gate(("api_key", "version", "name"), cases("request"), every=5, others=in_campaign)
 @given(data=st.data())
 @SOME
 def test_a_request_is_read_as_a_whole_and_by_element(
@@ -68,7 +70,12 @@ def test_a_request_is_read_as_a_whole_and_by_element(
     assert message == whole
 
 
-@pytest.mark.parametrize("api_key", [one for one, version, _ in cases("request") if version == APIS[one].version_max])
+@few_in_gate(
+    "api_key",
+    [one for one, version, _ in cases("request") if version == APIS[one].version_max],
+    every=5,
+    others=in_campaign,
+)
 @given(data=st.data())
 @SOME
 def test_what_is_refused_as_a_whole_is_refused_in_a_survey(api_key: ApiKey, data: st.DataObject) -> None:
@@ -92,7 +99,7 @@ def test_what_is_refused_as_a_whole_is_refused_in_a_survey(api_key: ApiKey, data
         assert repr(list(seen.elements.values())) == repr(list(getattr(expected, name) or ()))
 
 
-@pytest.mark.parametrize(("api_key", "version", "name"), cases("response"))
+@few_in_gate(("api_key", "version", "name"), cases("response"), every=5, others=in_campaign)
 @given(data=st.data())
 @SOME
 def test_a_response_is_written_as_a_whole_and_by_element(

@@ -43,9 +43,11 @@ from bmq.protocol.messages.txn_offset_commit_response import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from tests.support.gate_share import few_in_gate
 from tests.unit.protocol.strategies import api_messages
 
 pytestmark = pytest.mark.unit
+in_campaign = pytest.mark.campaign("unit")
 
 KINDS = [(api_key, kind) for api_key in APIS for kind in ("request", "response")]
 # Each example goes through all versions of its message.
@@ -84,7 +86,7 @@ def kio_class(api_key: ApiKey, kind: str, version: int) -> Any:
     return getattr(module, "".join(part.capitalize() for part in package.split("_")) + kind.capitalize())
 
 
-@pytest.mark.parametrize(("api_key", "kind"), KINDS)
+@few_in_gate(("api_key", "kind"), KINDS, every=5, others=in_campaign)
 @given(data=st.data())
 @FEW
 def test_what_is_written_is_read_back_in_every_version(api_key: ApiKey, kind: str, data: st.DataObject) -> None:
@@ -95,7 +97,7 @@ def test_what_is_written_is_read_back_in_every_version(api_key: ApiKey, kind: st
         assert codec.decode(kind, api_key, version, memoryview(bytearray(b"head" + encoded + b"tail")), 4) == message
 
 
-@pytest.mark.parametrize(("api_key", "kind"), KINDS)
+@few_in_gate(("api_key", "kind"), KINDS, every=5, others=in_campaign)
 @given(data=st.data())
 @FEW
 def test_kio_reads_the_same_values_and_writes_the_same_bytes(api_key: ApiKey, kind: str, data: st.DataObject) -> None:
@@ -245,6 +247,7 @@ def test_error_codes_are_kios_and_those_of_kafka_4_4() -> None:
     assert {code.value for code in KioErrorCode if code.retriable} == {code.value for code in RETRIABLE}
 
 
+@in_campaign
 def test_the_message_modules_are_what_the_generator_writes() -> None:
     generator = Path(__file__).parents[3] / "tools" / "generate_messages.py"
     result = subprocess.run([sys.executable, str(generator), "--check"], capture_output=True, text=True, check=False)

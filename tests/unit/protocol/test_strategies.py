@@ -10,10 +10,12 @@ from hypothesis import find, settings
 from bmq.protocol import codec
 from bmq.protocol.apis import APIS, ApiKey
 from bmq.protocol.wire import Entity
+from tests.support.gate_share import few_in_gate
 from tests.unit.arrow_records.strategies import LEAST_RECORD, RECORDS
 from tests.unit.protocol.strategies import api_messages, least_message
 
 pytestmark = pytest.mark.unit
+in_campaign = pytest.mark.campaign("unit")
 
 ALONE = settings(database=None)
 
@@ -32,7 +34,7 @@ def assert_least(message: Any, entity: Entity) -> None:
 
 
 @pytest.mark.parametrize("kind", ["request", "response"])
-@pytest.mark.parametrize("api_key", APIS)
+@few_in_gate("api_key", APIS, every=5, others=in_campaign)
 def test_the_least_message_is_written_and_read_back_in_every_version(api_key: ApiKey, kind: str) -> None:
     for version in range(APIS[api_key].version_min, APIS[api_key].version_max + 1):
         entity = codec.message_format(kind, api_key).entity(version)

@@ -26,9 +26,11 @@ from bmq.protocol.messages.offset_commit_response import (
 )
 from bmq.protocol.turns import ELEMENTS_PER_TURN_MAX
 from bmq.protocol.wire import ELEMENTS_MAX
+from tests.support.gate_share import few_in_gate
 from tests.unit.protocol.strategies import api_messages
 
 pytestmark = pytest.mark.unit
+in_campaign = pytest.mark.campaign("unit")
 
 SOME = settings(max_examples=max(settings.default.max_examples // 4, 5))  # type: ignore[union-attr]
 
@@ -49,7 +51,7 @@ def framed(api_key: ApiKey, version: int, message: Any) -> tuple[RequestHeader, 
     return parse_request_header(frame), frame
 
 
-@pytest.mark.parametrize("api_key", list(APIS))
+@few_in_gate("api_key", list(APIS), every=5, others=in_campaign)
 @given(data=st.data())
 @SOME
 def test_in_turns_a_message_is_the_same_as_at_once(api_key: ApiKey, data: st.DataObject) -> None:
@@ -63,7 +65,7 @@ def test_in_turns_a_message_is_the_same_as_at_once(api_key: ApiKey, data: st.Dat
     assert repr(done(codec.decode_response_in_turns(api_key, version, at_once))[0]) == repr(message)
 
 
-@pytest.mark.parametrize("api_key", list(APIS))
+@few_in_gate("api_key", list(APIS), every=5, others=in_campaign)
 @given(data=st.data())
 @SOME
 def test_what_is_refused_at_once_is_refused_in_turns(api_key: ApiKey, data: st.DataObject) -> None:

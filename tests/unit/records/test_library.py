@@ -21,13 +21,20 @@ def sign(path: Path) -> None:
     path.with_name(path.name + CHECKSUM_SUFFIX).write_text(hashlib.sha256(path.read_bytes()).hexdigest() + "\n")
 
 
-@pytest.fixture
-def made(tmp_path: Path) -> Path:
-    """A library as setup.py makes it, in a directory of its own."""
-    path = tmp_path / FILE_NAME
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("compiled") / FILE_NAME
     subprocess.run(
         ["cc", "-O0", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-o", path, *SOURCES.glob("*.c")], check=True
     )
+    return path
+
+
+@pytest.fixture
+def made(compiled: Path, tmp_path: Path) -> Path:
+    """A library as setup.py makes it, in a directory of its own."""
+    path = tmp_path / FILE_NAME
+    shutil.copy(compiled, path)
     sign(path)
     return path
 

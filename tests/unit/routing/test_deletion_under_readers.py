@@ -31,12 +31,14 @@ from bmq.protocol.request_context import RequestContext
 from bmq.proxy.dispatch import HOT_HANDLERS
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.fetcher import Fetcher
+from tests.support.gate_share import few_in_gate
 from tests.support.produced_batch import produced_batch
 from tests.unit.proxy_fetch.cluster import want
 from tests.unit.routing.owner_nodes import TOPIC_ID, Cluster, batch_of
 from tests.unit.routing.test_remote_fetch import Consumers
 
 pytestmark = pytest.mark.unit
+in_campaign = pytest.mark.campaign("unit")
 
 CONFIG: Final = LogConfig(segment_bytes=700, retention_bytes=2_500, file_delete_delay_ms=0)
 BY_NAME, BY_ID = 12, 18
@@ -243,7 +245,7 @@ class Reader:
         return self.version == BY_NAME or topic.topic_id == topic_id
 
 
-@pytest.mark.parametrize("seed", range(4))
+@few_in_gate("seed", range(4), every=4, others=in_campaign)
 def test_readers_get_what_was_written_or_an_error(seed: int) -> None:
     cluster = Cluster(seed=seed)
 

@@ -27,11 +27,13 @@ from bmq.proxy.listener_socket import ListenerSocket
 from bmq.server.internode_tls import INTERNAL, InternodeTls, WrongInternodeTls
 from bmq.server.node_process import _check
 from bmq.server.settings import Settings
+from tests.support.gate_share import few_in_gate
 from tests.support.node_pki import HERE, NodePki
 from tests.unit.internode_server.internal_node import InternalNode, start_internal_node
 from tests.unit.proxy.harness import Client, until
 
 pytestmark = pytest.mark.unit
+in_campaign = pytest.mark.campaign("unit")
 
 TIMEOUT_S = 60.0
 
@@ -174,7 +176,7 @@ async def test_a_node_is_not_reached_through_a_stranger(
     assert node.server.stats.requests.total() == 0
 
 
-@pytest.mark.parametrize("api_key", sorted(set(APIS) | set(INTERNAL_APIS)))
+@few_in_gate("api_key", sorted(set(APIS) | set(INTERNAL_APIS)), every=5, others=in_campaign)
 async def test_no_api_is_answered_to_a_client_of_the_same_authority(
     start: Start, pki: NodePki, api_key: ApiKey
 ) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from testing.wire import record_batch
 from tests.soak.cluster.batches import Damaged, batches_of
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 BASE_OFFSET, LEADER_EPOCH = 1_000, 7
 

@@ -20,7 +20,7 @@ from tests.soak.cluster.plan import (
     plan,
 )
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 NODES, DATANODES = 4, 3
 SEEDS = st.integers(0, 2**32)

@@ -15,7 +15,7 @@ from tests.soak.etl.copier import last_word
 from tests.soak.etl.crew import Copier, work_of
 from tests.soak.etl.plan import FAULT_PAUSE_S, LASTS_S, MOVED, Kind, plan
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 SEEDS = st.integers(0, 2**32)
 DURATIONS_S = st.floats(20, 600)

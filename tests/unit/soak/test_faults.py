@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.soak.faults import HAZARDS, QUIET_END_S, Fault, Kind, Plan, Track, is_due, plan
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 DATANODES = 3
 

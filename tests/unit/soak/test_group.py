@@ -6,7 +6,7 @@ import pytest
 
 from tests.soak.group import CommittedOffsets, GroupProgress, Turn
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 
 def test_records_that_no_member_was_given_are_found_once() -> None:

@@ -10,7 +10,7 @@ import pytest
 from bmq.dev.daemon import WrongDaemonState
 from tests.soak.hazards import lose_power
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 
 class FakeNode:

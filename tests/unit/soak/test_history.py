@@ -21,7 +21,7 @@ from tests.soak.history import (
     payload,
 )
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 PARTITION = 3
 

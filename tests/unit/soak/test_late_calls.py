@@ -15,7 +15,7 @@ from bmq.log.store import StorageUnavailable
 from tests.fakes.hadoop_ipc import ReceivedCall, ScriptedServer
 from tests.support.late_calls import LateCalls
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 PATIENCE_S = 0.3
 

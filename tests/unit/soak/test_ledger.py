@@ -9,7 +9,7 @@ from tests.soak.cluster.ledger import Ledger
 from tests.soak.cluster.owners import Owners
 from tests.soak.history import Origin, Sightings
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 PARTITION = 2
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.soak.cluster.memory import GROWTH_MIB_PER_MINUTE_MAX, MIB_MAX, NodeMemory
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 
 def memory_of(lives: int, life_s: int, size_mib: Callable[[int, int], float]) -> NodeMemory:

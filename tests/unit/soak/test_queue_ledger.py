@@ -11,7 +11,7 @@ from tests.soak.queues.ledger import QueueLedger, Span
 from tests.soak.queues.plan import Choice
 from tests.soak.queues.record import REJECTED, DeadLetter, Delivery
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 LIMIT = 3
 LOCK_S = 6.0

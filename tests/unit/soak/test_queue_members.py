@@ -17,7 +17,7 @@ from tests.soak.queues.letters import parsed
 from tests.soak.queues.plan import GIVING_UP, SHARED, TOPIC, Choice
 from tests.soak.queues.progress import DRAIN_S_MAX, STILL_S_MAX, Progress
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 HEADERS = [
     ("__dlq.errors.topic", TOPIC.encode()),

@@ -14,7 +14,7 @@ from tests.soak.cluster.roaming import Place, RoamingReader
 from tests.soak.history import Origin, Sightings, payload
 from tests.unit.soak.test_batches import written
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 RECORDS = 6
 FETCH_S = 0.1

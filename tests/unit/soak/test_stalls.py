@@ -7,7 +7,7 @@ import pytest
 from tests.soak.report import Report
 from tests.soak.stalls import AFTERMATH_S, STALL_S, Stall, StallWatch, Trouble, by_cause, cause_of
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 PAUSE = Trouble("datanode_pause", 10.0, 20.0)
 KILL = Trouble("server_kill", 15.0, 18.0)

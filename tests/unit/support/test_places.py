@@ -14,6 +14,7 @@ from testing.processes import REPOSITORY
 from tests.support.places import PARTS, PLACES, NoPlace, place_of
 
 pytestmark = pytest.mark.unit
+in_campaign = pytest.mark.campaign("unit")
 
 CONFTEST = """
 import pytest
@@ -63,6 +64,7 @@ def collected(directory: Path, *arguments: str) -> subprocess.CompletedProcess[s
     )
 
 
+@in_campaign
 @pytest.mark.parametrize(
     ("place", "name"), [("contract", "test_shared"), ("hurt", "test_hurts"), ("campaign:soak", "test_lasts")]
 )
@@ -72,6 +74,7 @@ def test_the_nearest_marker_counts(tmp_path: Path, place: str, name: str) -> Non
     assert [line for line in found.stdout.splitlines() if "::" in line] == [f"test_story.py::{name}"], found.stdout
 
 
+@in_campaign
 @pytest.mark.parametrize("arguments", [[], ["-p", "xdist.plugin", "-n", "1"]], ids=["one process", "a worker"])
 def test_a_test_without_a_place_is_an_error(tmp_path: Path, arguments: list[str]) -> None:
     (tmp_path / "test_story.py").write_text(TESTS)

@@ -8,7 +8,7 @@ import pytest
 
 from tools.bench_smoke import problems
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 
 def results(*ids: str, **others: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from testing.processes import REPOSITORY, eventually
 from tools.beside import NICE, Beside, lower_session
 from tools.stages import STAGES, Stage, run_measured
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 MEETS = """
 import pathlib, sys, time

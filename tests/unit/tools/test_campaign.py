@@ -19,7 +19,7 @@ SOAK = PartRecord("1a2b3c", 5, "2026-01-31", 2, 0.5, 0.4, 412, "passed", ("6 pas
 
 
 def test_each_part_that_a_test_can_name_is_run() -> None:
-    assert {part.name for part in PARTS if part.has_tests} == set(places.PARTS)
+    assert {part.name for part in PARTS if part.tests} == set(places.PARTS)
     missing = [path for part in PARTS for path in part.depends if not (REPOSITORY / path).exists()]
     assert missing == []
 
@@ -28,7 +28,7 @@ def test_a_seed_decides_the_order_and_is_handed_to_what_draws() -> None:
     commands = {stage.name: [*stage.command] for part in PARTS for stage in part.stages(seed=77)}
     assert "--randomly-seed=77" in commands["soak"] and "campaign:soak" in commands["soak"]
     assert commands["tools.fresh --seeds"][-2:] == ["--first", "77"]
-    assert {stage.dice for part in PARTS if part.has_tests for stage in part.stages(77)[:1]} == {77}
+    assert {stage.dice for part in PARTS if part.tests for stage in part.stages(77)[:1]} == {77}
 
 
 def test_a_seed_is_drawn_from_the_day_and_the_revision() -> None:

@@ -25,7 +25,7 @@ from tools.durations import (
     write_costs,
 )
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 STORY = """
 import subprocess, time

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.older_release import package_of, unpack_older_release
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 
 def test_it_is_found_in_its_directory(tmp_path: Path) -> None:

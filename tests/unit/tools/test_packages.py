@@ -16,7 +16,7 @@ from tools import bare, container_image, debian_package, wheel_package
 from tools.container_image import configuration
 from tools.debian_package import DEPLOY, control_of
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 SCRIPTS = [

@@ -20,7 +20,7 @@ from tools.quarantine import Entry
 from tools.stages import BY_FILE, INVALID, Outcome, Stage, judged, limit_line, report, run
 from tools.stall_meter import Stall
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 STORY = """
 import time
@@ -215,7 +215,7 @@ FAILS_AND_IS_KILLED = """
 import os
 import pytest
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 def test_fails():
     assert 3 == 4, "another number"

@@ -14,7 +14,7 @@ from testing.processes import eventually
 from tests.support.jumping_clock import JUMP_S
 from tools.stalls import end, stop_often, stopped
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 CHILD = "print('ready', flush=True); input()"
 PARENT = f"import subprocess, sys; subprocess.run([sys.executable, '-S', '-E', '-c', {CHILD!r}])"

@@ -7,7 +7,7 @@ import pytest
 from tests.tools_table.compare import ComparedStep, Difference
 from tests.tools_table.intended import Intended, reasons_for
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 WORDS = Intended("words", "They say the same.", ("kafka-*",), ("list",), bmq=("hello",), kafka=("good day",))
 SIZE = Intended("size", "Another default.", ("kafka-groups",), bmq=("size=1$",), kafka=("size=2$",))

@@ -9,7 +9,7 @@ from tests.tools_table.compare import Difference, compared
 from tests.tools_table.output import Shown
 from tests.tools_table.tools import TOOLS, options_of, used_options
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 SHOWN = Shown({"127.0.0.1:9092": "SERVER", "9092": "PORT"})
 

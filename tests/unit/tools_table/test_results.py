@@ -14,7 +14,7 @@ from tests.tools_table.results import as_json, as_markdown, without_case
 from tests.tools_table.run import Outcome
 from tests.tools_table.tools import TOOLS
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.campaign("unit")
 
 ENTRY = Intended("other words", "They say the same.", ("kafka-groups",), bmq=("hello",), kafka=("good day",))
 UNUSED = Intended("never met", "Nothing differs like this any more.", ("kafka-groups",), bmq=("none",))

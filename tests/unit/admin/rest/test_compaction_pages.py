@@ -9,13 +9,13 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
-from bmq.admin.rest.application import rest_application
 from bmq.admin.rest.sources import RestSources
 from bmq.log.delegated_compaction import DelegatedPlan
 from bmq.metadata.image import Node, TopicImage, ViewImage
 from bmq.spark.jobs.outcome import BrokenOff, JobFailed
 from bmq.spark.jobs.partition_owner import PartitionOwner
 from tests.fakes.cluster_controller import image_of, topic_image
+from tests.unit.admin.rest.shared_application import application_over
 from tests.unit.broker.compaction.test_compaction import COMPACT, filled, newest, read
 from tests.unit.broker.compaction.test_delegation import clean
 from tests.unit.broker.world import KEY, World, virtual
@@ -40,7 +40,7 @@ def test_a_plan_is_asked_for_and_swapped_in() -> None:
         sources = RestSources(
             lambda: True, lambda: image, dict, CollectorRegistry(), node_id=1, partitions=lambda: owner.manager
         )
-        transport = httpx.ASGITransport(app=rest_application(sources))
+        transport = httpx.ASGITransport(app=application_over(sources))
         async with httpx.AsyncClient(transport=transport, base_url="http://node") as client:
             dry = (await client.post(f"{PATH}?dry_run=true", json=ORDER)).json()["plan"]
             assert dry["reservation"] == "" and not log.compaction.delegation.is_reserved
@@ -67,7 +67,7 @@ def test_a_plan_is_asked_for_and_swapped_in() -> None:
 async def test_another_node_names_the_owner() -> None:
     image = image_of(NODES, [topic_led_by([2])])
     sources = RestSources(lambda: True, lambda: image, dict, CollectorRegistry(), node_id=1)
-    transport = httpx.ASGITransport(app=rest_application(sources))
+    transport = httpx.ASGITransport(app=application_over(sources))
     async with httpx.AsyncClient(transport=transport, base_url="http://node") as client:
         answer = await client.post(f"{PATH}?dry_run=true", json=ORDER)
         assert answer.status_code == 307
@@ -80,7 +80,7 @@ async def test_view_is_not_compacted() -> None:
     view = replace(base, name="paid", topic_id=UUID(int=9), view=ViewImage(base.name, base.topic_id, "TRUE"))
     image = image_of(NODES, [base, view])
     sources = RestSources(lambda: True, lambda: image, dict, CollectorRegistry(), node_id=1)
-    transport = httpx.ASGITransport(app=rest_application(sources))
+    transport = httpx.ASGITransport(app=application_over(sources))
     async with httpx.AsyncClient(transport=transport, base_url="http://node") as client:
         answer = await client.post(PATH.replace("topic/", "paid/"), json=ORDER)
     assert answer.status_code == 422

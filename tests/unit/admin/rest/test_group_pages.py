@@ -13,7 +13,6 @@ from prometheus_client import CollectorRegistry
 from bmq.admin.group_explainer import GroupLine, GroupMember, KnownGroup, PartitionExplanation, Place
 from bmq.admin.group_reasons import LogFacts, OpenTransaction, Reason, ReasonCode
 from bmq.admin.orders import UnknownSubject
-from bmq.admin.rest.application import rest_application
 from bmq.admin.rest.sources import RestSources
 from bmq.coordinator.subscription_type import SubscriptionType
 from bmq.protocol.error_codes import ErrorCode
@@ -24,6 +23,7 @@ from bmq.security.acls import CLUSTER_NAME, Acl, Operation, PatternType, Permiss
 from bmq.security.authorizer import Decider
 from tests.fakes.cluster_controller import image_of, topic_image
 from tests.unit.admin.rest.cluster import NODES, RestCluster
+from tests.unit.admin.rest.shared_application import application_over
 
 pytestmark = pytest.mark.unit
 
@@ -175,7 +175,7 @@ def client_with(*acls: tuple[ResourceType, str]) -> httpx.AsyncClient:
         access=Access(Decider(frozenset()), lambda: known),
         principal_of=lambda _: "User:alice",
     )
-    return httpx.AsyncClient(transport=httpx.ASGITransport(app=rest_application(sources)), base_url="http://node")
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app=application_over(sources)), base_url="http://node")
 
 
 async def test_partitions_of_topics_that_may_not_be_described_are_left_out() -> None:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from functools import cache
 from typing import Any
 from uuid import UUID
 
 import httpx
 import pytest
-from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
-from bmq.admin.rest.application import rest_application
 from bmq.admin.rest.sources import RestSources
 from bmq.log.config import LogConfig
 from bmq.metadata.image import MetadataImage, Node, PartitionImage, TopicImage
+from tests.unit.admin.rest.shared_application import application_over
 from tests.unit.broker.half.test_half_messages import HALF, decision, half, sent
 from tests.unit.broker.timers.test_timers import values
 from tests.unit.broker.world import KEY, Owner, World, virtual
@@ -38,8 +36,8 @@ def image(leader: int = 1) -> MetadataImage:
     )
 
 
-def application(owner: Owner | None, leader: int) -> FastAPI:
-    sources = RestSources(
+def sources_of(owner: Owner | None, leader: int) -> RestSources:
+    return RestSources(
         lambda: True,
         lambda: image(leader),
         dict,
@@ -47,18 +45,11 @@ def application(owner: Owner | None, leader: int) -> FastAPI:
         node_id=1,
         partitions=lambda: None if owner is None else owner.manager,
     )
-    return rest_application(sources)
-
-
-@cache
-def application_without_owner(leader: int) -> FastAPI:
-    """Made once, since that takes a tenth of a second."""
-    return application(None, leader)
 
 
 class Pages:
     def __init__(self, owner: Owner | None, leader: int = 1) -> None:
-        transport = httpx.ASGITransport(application(owner, leader) if owner else application_without_owner(leader))
+        transport = httpx.ASGITransport(application_over(sources_of(owner, leader)))
         self.client = httpx.AsyncClient(transport=transport, base_url="http://node")
 
     async def get(self, query: str = "") -> Any:

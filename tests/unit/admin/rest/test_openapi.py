@@ -16,6 +16,7 @@ from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from tests.fakes.kafka_requests import FakeKafkaRequests
+from tests.support.gate_share import few_in_gate
 from tests.unit.admin.rest.cluster import RestCluster, application
 from tests.unit.admin.rest.test_group_pages import Explainer
 from tests.unit.admin.rest.test_lane_pages import Lanes
@@ -23,6 +24,7 @@ from tests.unit.admin.rest.test_timer_pages import Delayed
 from tests.unit.admin.rest.test_view_pages import DecidedTopics
 
 pytestmark = pytest.mark.unit
+in_campaign = pytest.mark.campaign("unit")
 
 EXAMPLES_MAX: Final = 8
 DOCUMENT: Final = application().openapi()
@@ -83,7 +85,7 @@ async def ask(cluster: RestCluster, case: Any) -> None:
     case.validate_response(response, excluded_checks=excluded)
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.label)
+@few_in_gate("operation", OPERATIONS, ids=lambda operation: operation.label, every=5, others=in_campaign)
 @settings(max_examples=EXAMPLES_MAX, phases=(Phase.explicit, Phase.generate))
 @given(data=st.data())
 async def test_what_is_described_is_answered_as_described(operation: Any, data: st.DataObject) -> None:
@@ -101,7 +103,13 @@ async def test_what_is_described_is_answered_as_described(operation: Any, data: 
         await ask(cluster, case)
 
 
-@pytest.mark.parametrize("operation", [each for each in OPERATIONS if has_input(each)], ids=lambda each: each.label)
+@few_in_gate(
+    "operation",
+    [each for each in OPERATIONS if has_input(each)],
+    ids=lambda each: each.label,
+    every=5,
+    others=in_campaign,
+)
 @settings(max_examples=EXAMPLES_MAX, phases=(Phase.explicit, Phase.generate))
 @given(data=st.data())
 async def test_what_is_not_described_is_refused(operation: Any, data: st.DataObject) -> None:

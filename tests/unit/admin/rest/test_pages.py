@@ -11,7 +11,6 @@ import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from bmq.admin.rest.application import rest_application
 from bmq.admin.rest.sources import RestSources
 from bmq.log.names import partition_directory
 from bmq.log.partition_log import TopicPartition
@@ -20,6 +19,7 @@ from bmq.metadata.image import MetadataImage
 from tests.fakes.cluster_controller import image_of, topic_image
 from tests.fakes.store import Faults
 from tests.unit.admin.rest.cluster import NODES, RestCluster
+from tests.unit.admin.rest.shared_application import application_over
 
 pytestmark = pytest.mark.unit
 
@@ -291,7 +291,7 @@ async def test_a_mistake_of_ours_is_a_sentence_too() -> None:
 async def test_a_process_that_is_the_whole_cluster() -> None:
     image = image_of([replace(NODES[0], internal=None, rest=None)], [topic_image("t", 1, [1])])
     sources = RestSources(lambda: True, lambda: image, lambda: {"leader": 1}, CollectorRegistry())
-    transport = httpx.ASGITransport(app=rest_application(sources))
+    transport = httpx.ASGITransport(app=application_over(sources))
     async with httpx.AsyncClient(transport=transport, base_url="http://node") as client:
 
         async def get(path: str) -> tuple[int, dict[str, object]]:
@@ -313,7 +313,7 @@ async def test_a_process_that_is_the_whole_cluster() -> None:
 
 async def test_before_there_is_an_image() -> None:
     sources = RestSources(lambda: False, MetadataImage, dict, CollectorRegistry())
-    transport = httpx.ASGITransport(app=rest_application(sources))
+    transport = httpx.ASGITransport(app=application_over(sources))
     async with httpx.AsyncClient(transport=transport, base_url="http://node") as client:
         for path, status in (("/v1/health", 503), ("/v1/cluster", 200), ("/v1/nodes", 200), ("/v1/topics", 200)):
             assert (await client.get(path)).status_code == status

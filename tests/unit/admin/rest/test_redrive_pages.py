@@ -10,9 +10,9 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
-from bmq.admin.rest.application import rest_application
 from bmq.admin.rest.sources import RestSources
 from bmq.metadata.image import Node
+from tests.unit.admin.rest.shared_application import application_over
 from tests.unit.proxy_dead_letters.letter_cluster import LetterCluster
 from tests.unit.proxy_dead_letters.test_redrive import Redriving
 
@@ -31,7 +31,7 @@ class Pages:
             node_id=1,
             redrives=lambda: redriving.redrives,
         )
-        transport = httpx.ASGITransport(rest_application(sources))
+        transport = httpx.ASGITransport(application_over(sources))
         self.client = httpx.AsyncClient(transport=transport, base_url="http://node")
 
     async def post(self, body: dict[str, Any], query: str = "") -> httpx.Response:

@@ -12,7 +12,6 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
-from bmq.admin.rest.application import rest_application
 from bmq.admin.rest.sources import RestSources
 from bmq.coordinator.topics import TRANSACTIONS_TOPIC
 from bmq.log.config import LogConfig
@@ -20,6 +19,7 @@ from bmq.metadata.image import MetadataImage, Node, PartitionImage, TopicImage
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.request_context import by_itself
 from bmq.protocol.transaction_records import TransactionStatus
+from tests.unit.admin.rest.shared_application import application_over
 from tests.unit.coordinator.transactions.test_transaction_checks import Asked, open_transaction
 from tests.unit.coordinator.transactions.test_transaction_coordinator import settled
 from tests.unit.coordinator.transactions.world import virtual
@@ -68,7 +68,7 @@ class Pages:
             kafka=lambda: None if world is None else CoordinatorRequests(world),
         )
         self.client = httpx.AsyncClient(
-            transport=httpx.ASGITransport(rest_application(sources)), base_url="http://node"
+            transport=httpx.ASGITransport(application_over(sources)), base_url="http://node"
         )
 
     async def get(self, transactional_id: str = ID) -> httpx.Response:

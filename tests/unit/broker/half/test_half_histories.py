@@ -15,12 +15,14 @@ from bmq.protocol.batch_records import Record
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from tests.support.flagged_batch import flagged_batch
+from tests.support.gate_share import few_in_gate
 from tests.unit.broker.half.fake_checker import FakeChecker
 from tests.unit.broker.timers.test_timer_histories import ANSWER_WAIT_S, TICK_S, faults
 from tests.unit.broker.timers.test_timers import visible
 from tests.unit.broker.world import CONFIG, Owner, World, append, virtual
 
 pytestmark = pytest.mark.unit
+in_campaign = pytest.mark.campaign("unit")
 
 TAKEOVERS_MAX = 25
 CONFIG_HERE = replace(
@@ -174,7 +176,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bmq.broker.timers.run_builder.SORTED_COUNT_MAX", 3)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@few_in_gate("seed", range(12), every=6, others=in_campaign)
 def test_each_half_message_has_one_fate(seed: int) -> None:
     async def main() -> None:
         history = History(seed)

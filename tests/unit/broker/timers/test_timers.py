@@ -28,9 +28,11 @@ from bmq.protocol.compression import Compression
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.record_batch import TRANSACTIONAL, BatchHeader, batches, verify_crc
 from tests.support.flagged_batch import flagged_batch
+from tests.support.gate_share import few_in_gate
 from tests.unit.broker.world import CONFIG, KEY, Owner, World, append, produce, virtual
 
 pytestmark = pytest.mark.unit
+in_campaign = pytest.mark.campaign("unit")
 
 DELAY = replace(CONFIG, is_delay_enabled=True)
 
@@ -384,7 +386,7 @@ def test_records_with_impossible_headers_are_named_and_nothing_is_applied() -> N
     virtual(main)
 
 
-@pytest.mark.parametrize("codec", [one for one in Compression if one is not Compression.NONE])
+@few_in_gate("codec", [one for one in Compression if one is not Compression.NONE], every=3, others=in_campaign)
 @pytest.mark.parametrize("name", ["bmq-deliver-after", "bmq-cancel"])
 def test_a_compressed_batch_of_64_mib_is_refused_in_one_sentence(codec: Compression, name: str) -> None:
     async def main() -> None:

@@ -34,7 +34,7 @@ from tests.unit.coordinator.lanes.test_lanes_api import TOPIC, join_request
 pytestmark = [pytest.mark.unit, pytest.mark.safety]
 
 LANES = ("blue", "red")
-STEPS = 800
+STEPS = 400
 SEEDS = 6
 TAKEOVERS_MAX = 12
 

@@ -28,11 +28,13 @@ from bmq.protocol.share_state_messages import (
     ShareAcquireRequest,
     ShareActivateRequest,
 )
+from tests.support.gate_share import few_in_gate
 from tests.unit.broker.world import virtual
 from tests.unit.coordinator.share_membership.test_share_api import Shares, T, U, assigned
 from tests.unit.coordinator.share_state.states import States
 
 pytestmark = pytest.mark.unit
+in_campaign = pytest.mark.campaign("unit")
 
 CONFIG = "bmq.share.subscription.type"
 NONE: dict[UUID, frozenset[int]] = {}
@@ -281,7 +283,7 @@ def test_places_are_told_once_at_each_epoch_and_again_when_that_failed() -> None
     assert activation.begin(4, targets) == {(T, 0): "a", (T, 1): "a"}
 
 
-@pytest.mark.parametrize("seed", range(15))
+@few_in_gate("seed", range(15), every=5, others=in_campaign)
 def test_no_second_member_acquires_whatever_moves(seed: int) -> None:
     """Members join, leave and fetch even without a partition; groups and shards of the state move, and are away.
 

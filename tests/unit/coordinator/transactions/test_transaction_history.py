@@ -217,5 +217,5 @@ class TransactionHistory(RuleBasedStateMachine):
             assert decode_value(self.log[-1]) == self.value
 
 
-TransactionHistory.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TransactionHistory.TestCase.settings = settings(stateful_step_count=40)
 TestTransactionHistory = pytest.mark.unit(TransactionHistory.TestCase)

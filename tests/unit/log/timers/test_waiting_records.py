@@ -133,7 +133,7 @@ class Waiting(RuleBasedStateMachine):
 
 
 TestWaiting = Waiting.TestCase
-TestWaiting.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestWaiting.settings = settings(stateful_step_count=40)
 
 
 def test_a_long_hold_becomes_numbers_when_it_is_next() -> None:
