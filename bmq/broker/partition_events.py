@@ -149,10 +149,14 @@ class SegmentSynced(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class WriterBroken(Outcome):
-    """Appends to this segment fail from now on, for a reason other than fencing."""
+    """Appends to this segment fail from now on, for a reason other than fencing.
+
+    `is_resting`: nothing is appended, so no segment has to follow before something is.
+    """
 
     roll: int
     is_full: bool = False
+    is_resting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,12 +193,9 @@ class DirectoryReleased(Outcome):
 
 @dataclass(frozen=True, slots=True)
 class RollDue(Outcome):
-    """The segment is old enough, its index is full, or a snapshot replaces what it holds; or its writer `is_broken`, and
-    then an empty segment is replaced too.
-    """
+    """The segment is old enough, its index is full, or a snapshot replaces what it holds."""
 
     roll: int
-    is_broken: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,11 +160,9 @@ def _end_as_fenced(state: State) -> Step:
 
 def _step_write(state: State, event: Event) -> Step:  # noqa: C901 a table of transitions
     match state, event:
-        case Writing(segment=segment), WriterBroken(roll, is_full) if roll == segment.roll:
-            return _break(state, is_full=is_full)
-        case Writing(segment=segment, log=log), RollDue(roll, is_broken) if roll == segment.roll and (
-            log.segment_bytes or is_broken
-        ):
+        case Writing(segment=segment), WriterBroken(roll, is_full, is_resting) if roll == segment.roll:
+            return _break(state, is_full=is_full, is_resting=is_resting)
+        case Writing(segment=segment), RollDue(roll) if roll == segment.roll and state.log.segment_bytes:
             if state.next.status is NextStatus.FAILED:
                 return _write(replace(state, is_roll_due=True))
             return _write(replace(state, roll_reason=RollReason.AGE))
@@ -215,7 +213,7 @@ def _awaits(state: Writing | Mending | Draining, roll: int) -> bool:
     return state.next.is_opening() and roll == state.next.roll_after(state.segment)
 
 
-def _break(state: Writing | Draining, *, is_full: bool) -> Step:
+def _break(state: Writing | Draining, *, is_full: bool, is_resting: bool = False) -> Step:
     mending = Mending(
         state.leader_epoch,
         state.limits,
@@ -225,6 +223,7 @@ def _break(state: Writing | Draining, *, is_full: bool) -> Step:
         state.next,
         is_full=is_full,
         is_stopping=isinstance(state, Draining),
+        is_resting=is_resting,
     )
     return mending, (MendSegment(state.segment),)
 
@@ -321,8 +320,9 @@ def _mended(state: Mending, end_offset: int, replicas: int) -> Step:
         effects.append(DiscardSegment(segment.roll))
     following = state.next
     roll, is_ready = following.roll_after(segment), following.is_ready()
+    is_resting = state.is_resting and not log.waiting and not following.is_opening()
     # A node is lost, and the next segment was most likely opened on it too; one opened now avoids that node.
-    if is_ready and (state.is_stopping or state.is_full or replicas < limits.replicas_wanted):
+    if is_ready and (state.is_stopping or state.is_full or is_resting or replicas < limits.replicas_wanted):
         effects.append(DiscardSegment(roll))
         roll, is_ready = roll + 1, False
     opening = SegmentToOpen(roll, following.is_opening(), skipped_rolls=roll - segment.roll - 1)
@@ -337,6 +337,8 @@ def _mended(state: Mending, end_offset: int, replicas: int) -> Step:
         # good.
         effects.append(Reject(log.take_waiting(), STORAGE_ERROR))
         after, more = Blocked(*common, opening), () if opening.is_asked else (RetryLater(),)
+    elif is_resting:
+        after, more = Idle(*common, opening), ()
     elif is_ready:
         after, more = _enter(state, unindexed, roll, following.replicas)
     else:

@@ -188,6 +188,7 @@ class Mending(State):
     next: NextSegment = field(default_factory=NextSegment)
     is_full: bool = False
     is_stopping: bool = False
+    is_resting: bool = False
 
     @property
     def is_leaving(self) -> bool:  # type: ignore[override]

@@ -52,7 +52,7 @@ class Upkeep:
         if segment is None:
             return
         if segment.writer.is_broken and state.is_quiet:
-            self._replace_broken(segment.roll, now_s)
+            self._replace_broken(segment, now_s)
             return
         if tracker.is_search_due(state, segment, now_s):
             feed(ev.ReplicasDue(segment.roll))
@@ -74,12 +74,15 @@ class Upkeep:
             roll_due_s = REST_S_MAX if roll_ms is None else (roll_ms - now_ms) / 1000
             self.due_s = min(idle_due_s, now_s + min(roll_due_s, REST_S_MAX))
 
-    def _replace_broken(self, roll: int, now_s: float) -> None:
+    def _replace_broken(self, segment: OwnSegment, now_s: float) -> None:
         """Nothing is appended, so no append tells that a replica is lost: close the file, which the store then copies (rule 53)."""
-        context, config = self._partition.context, self._partition.config
-        if context.broken_closes.take(now_s):
-            is_kept_open = config.segment_idle_close_ms >= NEVER_MS
-            self._partition.machine.feed(ev.RollDue(roll, is_broken=True) if is_kept_open else ev.IdleDue(roll))
+        if not self._partition.context.broken_closes.take(now_s):
+            return
+        is_kept_open = self._partition.config.segment_idle_close_ms >= NEVER_MS
+        if segment.written_bytes or is_kept_open:
+            self._partition.machine.feed(ev.WriterBroken(segment.roll, is_resting=not is_kept_open))
+        else:
+            self._partition.machine.feed(ev.IdleDue(segment.roll))
 
     def _roll_due_ms(self, segment: OwnSegment) -> int | None:
         index = segment.index

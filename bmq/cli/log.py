@@ -17,8 +17,10 @@ from rich.table import Table
 from bmq.cli.log_dump import dump
 from bmq.cli.log_files import stored_partitions
 from bmq.cli.loss import describe_loss
+from bmq.log.copied_root import adopt_root
 from bmq.log.damage import accept
 from bmq.log.partition_view import SegmentView, locate_segments, view_partition
+from bmq.log.root import read_root
 from bmq.log.store import FileMissing, SegmentStore
 from bmq.server.logs import configure_logs
 from bmq.server.settings import Settings, load_settings
@@ -26,7 +28,7 @@ from bmq.server.stores import opened_beside
 
 log_app = typer.Typer(
     no_args_is_help=True,
-    help="Show the log in the store, with or without a server; accept the loss of damaged files.",
+    help="Show the log in the store, with or without a server; accept the loss of damaged files, or a copied root.",
 )
 
 log_app.command("dump")(dump)
@@ -87,6 +89,31 @@ def accept_loss(
     configure_logs("error", settings.log_format)  # findings are in the report
     for line in asyncio.run(_accept_loss(settings, partition.strip("/"), end, is_dry_run=dry_run)):
         typer.echo(line)
+
+
+@log_app.command("adopt-copy")
+def adopt_copy(
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory of the embedded store [./data]")] = None,
+    store: Annotated[str | None, typer.Option(metavar="URL", help="Store of the copy")] = None,
+    config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="TOML file [./bmq.toml]")] = None,
+) -> None:
+    """Make a copied root servable: name its files by their new ids. Before any server starts on the copy."""
+    given = {name: value for name, value in (("data", data), ("store", store)) if value is not None}
+    settings = load_settings(given, config).settings
+    configure_logs("error", settings.log_format)
+    typer.echo(asyncio.run(_adopt_copy(settings)))
+
+
+async def _adopt_copy(settings: Settings) -> str:
+    async with opened_beside(settings) as store:
+        await read_root(store)
+        holder = f"operator-{random.Random().getrandbits(64):016x}"
+        partitions = files = indexes = 0
+        async for adopted in adopt_root(store, holder=holder):
+            partitions += 1
+            files += adopted.files
+            indexes += adopted.indexes
+    return f"{partitions} partitions: {files} files have new ids in manifests, and {indexes} indexes were written anew"
 
 
 async def _accept_loss(settings: Settings, partition: str, end_offset: int | None, *, is_dry_run: bool) -> list[str]:

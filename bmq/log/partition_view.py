@@ -84,7 +84,7 @@ async def _read_view(store: SegmentStore, partition_directory: str, listing: Epo
     for epoch in epochs:
         paths = PartitionPaths(partition_directory, _NOBODY if epoch in listing.sealed_epochs else epoch)
         entries = await store.list_directory(paths.epoch(epoch))
-        manifest = await _newest_manifest(store, paths, epoch, entries)
+        manifest = await newest_manifest(store, paths, epoch, entries)
         if manifest is not None:
             try:
                 manifest = await with_filed_aborts(store, paths, manifest)
@@ -110,9 +110,13 @@ def _newest_number(entries: Iterable[FileStatus]) -> int:
     return max((number for entry in entries if (number := parse_manifest(entry.name)) is not None), default=-1)
 
 
-async def _newest_manifest(
+async def newest_manifest(
     store: SegmentStore, paths: PartitionPaths, epoch: int, entries: tuple[FileStatus, ...]
 ) -> Manifest | None:
+    """The newest valid manifest among an epoch's files, without its files of aborted transactions; None: there is none.
+
+    Raises CorruptManifest, StateDamaged, FileMissing, StorageUnavailable.
+    """
     found = {n: entry for entry in entries if (n := parse_manifest(entry.name)) is not None}
     for number in sorted(found, reverse=True):
         name = manifest_name(number)

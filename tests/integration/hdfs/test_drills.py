@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from bmq.dev.hdfs import HdfsCluster
 from testing.hdfs import fresh_root, new_cluster, running
 from testing.processes import eventually
-from testing.servers import BmqServer
+from tests.support.hdfs_drill import WAIT_S, Drill, order
 from tests.support.page_commands import hadoop_tools, run_page
 
 pytestmark = [pytest.mark.campaign("hdfs-faults"), pytest.mark.timeout(300)]
-
-WAIT_S = 60.0
-SETTINGS = {"BMQ_HDFS__REPLICATION": "1", "BMQ_KAFKA": '{"offsets.topic.num.partitions": "1"}'}
 
 
 @pytest.fixture(scope="module")
@@ -31,53 +26,6 @@ def drilled_hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsClust
 @pytest.fixture
 def tools(drilled_hdfs: HdfsCluster, tmp_path: Path) -> Path:
     return hadoop_tools(tmp_path / "bin", drilled_hdfs.directory / "conf")
-
-
-class Drill:
-    """A server on a root of its own, and a client that knows what was acknowledged."""
-
-    def __init__(self, hdfs: HdfsCluster, directory: Path, root: str) -> None:
-        self.hdfs = hdfs
-        self.root = root
-        self.server = BmqServer(directory / "server", SETTINGS, store=f"{hdfs.url}{root}")
-        self.acknowledged: dict[str, list[bytes]] = {}
-        self._number = 0
-
-    def produce(self, topic: str = "t", *, timeout_ms: int = 8_000) -> KafkaError | None:
-        """One record; why it was refused."""
-        outcomes: list[KafkaError | None] = []
-        value = b"%d" % self._number
-        self._number += 1
-        producer = Producer(
-            {"bootstrap.servers": self.server.bootstrap, "message.timeout.ms": timeout_ms, "log_level": 0}
-        )
-        producer.produce(topic, value, on_delivery=lambda error, _: outcomes.append(error))
-        producer.flush(WAIT_S)
-        (error,) = outcomes
-        if error is None:
-            self.acknowledged.setdefault(topic, []).append(value)
-        return error
-
-    def takes_records(self, topic: str = "t") -> bool:
-        return self.produce(topic) is None
-
-    def read(self, topic: str = "t") -> list[bytes]:
-        """Every record of a topic."""
-        consumer = Consumer({"bootstrap.servers": self.server.bootstrap, "group.id": "g", "log_level": 0})
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=WAIT_S)
-        values: list[bytes] = []
-        while len(values) < end:
-            message = consumer.poll(WAIT_S)
-            assert message is not None and message.error() is None
-            values.append(message.value())
-        consumer.close()
-        return values
-
-    def check(self) -> None:
-        """Every acknowledged record is there, once, in order. (One that was refused may be there too.)"""
-        for topic, values in self.acknowledged.items():
-            assert [value for value in self.read(topic) if value in values] == values
 
 
 @pytest.fixture
@@ -120,6 +68,17 @@ def test_the_root_moves(drill: Drill, tools: Path) -> None:
     assert len(drill.acknowledged["t"]) == 2
 
 
-def order(tools: Path, command: str) -> None:
-    """What an administrator does for the sake of the drill."""
-    subprocess.run(["bash", "-c", f'PATH="{tools}:$PATH"; {command}'], check=True, capture_output=True, timeout=WAIT_S)
+def test_the_root_is_copied(drill: Drill, tools: Path) -> None:
+    assert drill.takes_records("u")
+    assert drill.server.stop() == 0
+    new_root = f"{drill.root}-copy"
+    new_store = f"{drill.hdfs.url}{new_root}"
+    said = run_page("Drill: the root is copied", tools, ROOT=drill.root, NEW_ROOT=new_root, NEW_STORE=new_store)
+    assert "files have new ids in manifests" in said
+    counts = [line.split()[:3] for line in said.splitlines() if line.endswith((drill.root, new_root))]
+    assert len(counts) == 2 and counts[0] == counts[1], said
+    drill.server.store = new_store
+    drill.server.start()
+    drill.check()
+    assert drill.takes_records() and drill.takes_records("u")
+    drill.check()

@@ -302,13 +302,14 @@ class Owner:
     def hint(self, rnd: Random) -> None:
         segment = getattr(self.state, "segment", None)
         roll = segment.roll if segment is not None else 0
-        hints = [ev.RollDue(roll), ev.RollDue(roll, is_broken=True), ev.IdleDue(roll), ev.ReplicasDue(roll), ev.RetryDue()]
+        hints = [ev.RollDue(roll), ev.IdleDue(roll), ev.ReplicasDue(roll), ev.RetryDue()]
         hints.append(ev.WriteDue(rnd.choice(OUTSTANDING)))
         self.feed(ev.WaitExpired() if rnd.random() < 0.05 else rnd.choice(hints))
 
     def break_writer(self, rnd: Random) -> None:
         if isinstance(self.state, Writing):
-            self.feed(ev.WriterBroken(self.state.segment.roll, is_full=self.store.is_full or rnd.random() < 0.2))
+            is_full = self.store.is_full or rnd.random() < 0.2
+            self.feed(ev.WriterBroken(self.state.segment.roll, is_full, is_resting=rnd.random() < 0.3))
 
 
 def run(seed: int) -> Counter[str]:

@@ -147,12 +147,12 @@ class PartitionHistory(RuleBasedStateMachine):
         self.send(ev.SegmentSynced(self.state.segment.roll, self.store(count)))
 
     @precondition(lambda self: isinstance(self.state, Writing | Draining))
-    @rule(count=st.integers(0, 3), is_full=st.booleans())
-    def break_writer(self, count: int, is_full: bool) -> None:
+    @rule(count=st.integers(0, 3), is_full=st.booleans(), is_resting=st.booleans())
+    def break_writer(self, count: int, is_full: bool, is_resting: bool) -> None:
         assert isinstance(self.state, Writing | Draining)
         self.store(count)
         self.in_flight.clear()
-        self.send(ev.WriterBroken(self.state.segment.roll, is_full))
+        self.send(ev.WriterBroken(self.state.segment.roll, is_full, is_resting))
 
     @precondition(lambda self: isinstance(self.state, Mending))
     @rule(replicas=st.integers(1, 3))
@@ -186,12 +186,7 @@ class PartitionHistory(RuleBasedStateMachine):
         self.take(ev.RetryLater)
         self.send(ev.RetryDue())
 
-    @rule(is_broken=st.booleans())
-    def roll(self, is_broken: bool) -> None:
-        if isinstance(self.state, Writing):
-            self.send(ev.RollDue(self.state.segment.roll, is_broken))
-
-    @rule(kind=st.sampled_from([ev.IdleDue, ev.ReplicasDue, ev.WaitExpired]))
+    @rule(kind=st.sampled_from([ev.IdleDue, ev.RollDue, ev.ReplicasDue, ev.WaitExpired]))
     def hint(self, kind: type[ev.Event]) -> None:
         roll = self.state.segment.roll if isinstance(self.state, Writing) else 0
         self.send(ev.WaitExpired() if kind is ev.WaitExpired else kind(roll))  # type: ignore[call-arg]
@@ -658,15 +653,27 @@ def test_an_idle_partition_is_woken_by_a_batch() -> None:
     assert effects == (ev.WriteBatches(ev.Segment(5, 1, 101), (batch,)),)
 
 
-def test_an_empty_segment_is_rolled_only_if_its_writer_is_broken() -> None:
+def test_a_resting_segment_whose_writer_broke_is_mended_before_anything_follows_it() -> None:
+    """Rule 4: were it shorter than what was acknowledged, nothing behind it may be."""
     state: State = writing()
-    assert step(state, ev.RollDue(0)) == (state, ())
-    state, effects = step(state, ev.RollDue(0, is_broken=True))
-    assert effects == (ev.OpenSegment(1),)
-    assert step(state, ev.RollDue(0, is_broken=True)) == (state, ()), "it is asked for once"
-    state, effects = step(state, ev.SegmentOpened(1))
-    assert effects == (ev.DiscardSegment(0),)
-    assert isinstance(state, Writing) and state.segment == ev.Segment(5, 1, 100)
+    step(state, ev.ProduceArrived(Batch(1, 2)))
+    state, _ = step(state, ev.WriteDue())
+    state, _ = step(state, ev.SegmentSynced(0, 101))
+    state, effects = step(state, ev.WriterBroken(0, is_resting=True))
+    assert isinstance(state, Mending) and effects == (ev.MendSegment(ev.Segment(5, 0, 100)),)
+    rested, effects = step(state, ev.SegmentMended(0, 101, 2))
+    assert isinstance(rested, Idle) and ev.SealSegment(ev.Segment(5, 0, 100), 101) in effects
+    assert step(rested, ev.ProduceArrived(Batch(1, 1)))[1] == (ev.OpenSegment(1),)
+    with pytest.raises(AcknowledgedDataLost):
+        step(state, ev.SegmentMended(0, 100, 2))
+
+
+def test_a_batch_that_comes_while_a_resting_segment_is_mended_gets_the_next_one() -> None:
+    state, _ = step(writing(), ev.WriterBroken(0, is_resting=True))
+    state, effects = step(state, ev.ProduceArrived(Batch(1, 1)))
+    assert effects == ()
+    state, effects = step(state, ev.SegmentMended(0, 100, 2))
+    assert isinstance(state, AwaitingSegment) and effects[-1] == ev.OpenSegment(1)
 
 
 def test_settings_reach_every_state() -> None:

@@ -155,7 +155,7 @@ def test_a_batch_that_comes_first_mends_as_ever() -> None:
         await produce(log, b"b")
         assert isinstance(log.state, Writing | Mending)
         await asyncio.sleep(SEEN_S)
-        assert log.state.segment.roll == 1  # type: ignore[union-attr]
+        assert log.state.segment.roll == 1
 
     virtual(main)
 

@@ -16,6 +16,8 @@ pytestmark = pytest.mark.unit
 DRILLS: Final = re.findall(r"^### (Drill: .+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 TESTS: Final = (
     "tests/integration/hdfs/test_drills.py",
+    "tests/integration/hdfs/test_full_hdfs_drill.py",
+    "tests/integration/hdfs/test_lost_disks_drill.py",
     "tests/e2e/cluster/test_drills.py",
     "tests/e2e/cluster/test_upgrade_drill.py",
 )
