@@ -12,7 +12,9 @@ import pytest
 
 from testing.patience import Patience
 from tests.simulation.mutants import PATCHES, ROOT, copy_tree, found_by, is_applying
+from tests.simulation.seeds import HISTORIES, usual_names
 from tests.support.gate_share import few_in_gate
+from tools.stages import SEEDS
 
 pytestmark = pytest.mark.simulation
 in_campaign = pytest.mark.campaign("seeds")
@@ -30,6 +32,10 @@ def run(*arguments: str, hash_seed: str = "0") -> subprocess.CompletedProcess[st
         check=False,
         timeout=Patience(300).limit_s,
     )
+
+
+def test_the_seeds_of_the_gate_have_each_kind_of_history() -> None:
+    assert {name for seed in range(1, SEEDS + 1) for name in usual_names(seed)} == HISTORIES.keys()
 
 
 @in_campaign

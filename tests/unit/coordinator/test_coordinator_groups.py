@@ -24,6 +24,7 @@ from tests.unit.coordinator.cluster import FAST, Cluster, request_context
 from tests.unit.proxy.harness import until
 
 pytestmark = pytest.mark.unit
+in_campaign = pytest.mark.campaign("unit")
 
 
 @pytest.fixture
@@ -318,6 +319,7 @@ async def test_metrics_count(cluster: Cluster) -> None:
     assert "bmq_group_offsets 2.0" in text
 
 
+@in_campaign
 async def test_a_hundred_groups_of_a_hundred_members() -> None:
     """All join at once; each group ends in one generation with everybody in it."""
     cluster = Cluster(FAST, shard_count=10)

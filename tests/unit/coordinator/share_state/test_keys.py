@@ -11,16 +11,18 @@ import pytest
 from bmq.coordinator.config import RecordLimits
 from bmq.coordinator.share_state.decisions import Span
 from bmq.coordinator.share_state.holder import holder_of
-from bmq.coordinator.share_state.keys import ABSENT_MS, MEMBERS_MAX, PartitionKeys
+from bmq.coordinator.share_state.keys import ABSENT_MS, PartitionKeys
 from bmq.coordinator.share_state.window import SPAN_MAX, Window
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.share_state_messages import ANY_NODE, AckType, NamedPartition, ShareExplainRequest
 from bmq.records.key_layout import NO_KEY
+from tests.support.gate_share import few_in_gate
 from tests.unit.broker.world import virtual
 from tests.unit.coordinator.share_state.states import TOPIC, States, ranges
 
 pytestmark = pytest.mark.unit
+in_campaign = pytest.mark.campaign("unit")
 
 ACCEPT, RELEASE = AckType.ACCEPT, AckType.RELEASE
 LIMITS = RecordLimits(5, 2_000)
@@ -216,7 +218,10 @@ def test_hashes_are_kept_as_far_as_a_window_reaches() -> None:
     assert keys.wait(Window(3)).unknown_offset == 3
 
 
-def test_members_that_do_not_ask_while_others_do_lose_their_ranges_until_they_ask_again() -> None:
+def test_members_that_do_not_ask_while_others_do_lose_their_ranges_until_they_ask_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bmq.coordinator.share_state.keys.MEMBERS_MAX", 100)
     keys = PartitionKeys(0)
     for at_ms in (0.0, 1_000.0):
         for member in "ab":
@@ -231,9 +236,9 @@ def test_members_that_do_not_ask_while_others_do_lose_their_ranges_until_they_as
     assert keys.wait(Window(0)).member_count == 1
     keys.asked(holder_of("b", 1, 1, 1), idle_ms + ABSENT_MS + 2)
     assert keys.wait(Window(0)).member_count == 2
-    for number in range(MEMBERS_MAX + 2):
+    for number in range(102):
         keys.asked(holder_of(f"m{number}", 1, 1, 1), idle_ms + ABSENT_MS + 3)
-    assert keys.wait(Window(0)).member_count == MEMBERS_MAX
+    assert keys.wait(Window(0)).member_count == 100
 
 
 class History:
@@ -334,7 +339,7 @@ class History:
         raise AssertionError(f"left: {sorted(set(range(len(self.hashes))) - self.done)}, held: {self.holder}")
 
 
-@pytest.mark.parametrize("part", range(4))
+@few_in_gate("part", range(4), every=4, others=in_campaign)
 def test_any_history_gives_each_key_in_order_to_one_member_at_a_time(part: int) -> None:
     for seed in range(part * 15, (part + 1) * 15):
 

@@ -12,10 +12,12 @@ from bmq.log.partition_log import StateSnapshot
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.share_state_messages import ANY_NODE, AckType
 from bmq.protocol.share_state_records import StateBatch, UpdateKey, UpdateValue, encode_key, encode_value
+from tests.support.gate_share import few_in_gate
 from tests.unit.broker.world import virtual
 from tests.unit.coordinator.share_state.states import TOPIC, States, ranges
 
 pytestmark = pytest.mark.unit
+in_campaign = pytest.mark.campaign("unit")
 
 ACCEPT, RELEASE, REJECT, RENEW = AckType.ACCEPT, AckType.RELEASE, AckType.REJECT, AckType.RENEW
 
@@ -454,7 +456,7 @@ def test_a_damaged_shard_says_so_and_stops_alone(damage: str) -> None:
     virtual(main)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@few_in_gate("seed", range(20), every=5, others=in_campaign)
 def test_whatever_happens_a_record_is_accepted_once_or_archived_or_still_there(seed: int) -> None:
     """Members take, settle, forget and leave; shards move; locks run out. Records 0 to 99."""
 
