@@ -150,7 +150,7 @@ class History:
         return answer.result() if done else AppendResult(ErrorCode.REQUEST_TIMED_OUT)
 
 
-@few_in_gate("seed", range(12), every=6, others=in_campaign)
+@few_in_gate("seed", range(12), every=2, others=in_campaign)
 def test_each_record_in_runs_is_delivered_once_in_order_and_never_early(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
