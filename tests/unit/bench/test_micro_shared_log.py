@@ -34,6 +34,7 @@ class KeepingWriter:
     path = ""
     file_id = 1
     accepted_bytes = 0
+    is_broken = False
 
     def __init__(self) -> None:
         self.appended: list[bytes] = []
