@@ -111,6 +111,11 @@ class ConnectedClient:
         throttle = self.context_of(header).throttle
         return throttle is None or throttle.may_begin(header.api_key, size_bytes)
 
+    @property
+    def is_muted(self) -> bool:
+        """Whether a quota holds for the client now."""
+        return self.mute is not None and self.mute.is_on
+
     def muted(self) -> Mute:
         """The connection's mute, made at the first call."""
         if self.mute is None:

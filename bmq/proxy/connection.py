@@ -183,8 +183,7 @@ class Connection(asyncio.BufferedProtocol):
         if why := self._listener_socket.why_refused(certificate):
             self._turn_away(why)
             return
-        subject = subject_of(certificate)
-        if subject is None:
+        if (subject := subject_of(certificate)) is None:
             return
         try:
             self._client.is_named(self._listener_socket.principal_of(subject))
@@ -561,10 +560,8 @@ class Connection(asyncio.BufferedProtocol):
     def close_if_idle(self, before_s: float) -> None:
         """Close if no byte was received or sent since `before_s`: the client is silent, or does not read its answers."""
         is_waiting = self._slots or self._unplaced
-        mute = self._client.mute
-        if mute is not None and mute.is_on:
-            return
-        if self._writer is not None and self.active_at_s < before_s and (not is_waiting or self._writer.is_paused):
+        is_stuck = self._writer is not None and (not is_waiting or self._writer.is_paused)
+        if is_stuck and self.active_at_s < before_s and not self._client.is_muted:
             self.abort()
 
     def close_if_stalled(self, before_s: float) -> None:
