@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 import time
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,13 +15,15 @@ from rich.table import Table
 from bmq.cli.log_dump import dump
 from bmq.cli.log_files import stored_partitions
 from bmq.cli.loss import describe_loss
+from bmq.cli.operator_holder import operator_holder
+from bmq.cli.setting_options import ConfigFile, Data, StoreUrl, load
 from bmq.log.copied_root import adopt_root
 from bmq.log.damage import accept
 from bmq.log.partition_view import SegmentView, locate_segments, view_partition
 from bmq.log.root import read_root
 from bmq.log.store import FileMissing, SegmentStore
 from bmq.server.logs import configure_logs
-from bmq.server.settings import Settings, load_settings
+from bmq.server.settings import Settings
 from bmq.server.stores import opened_beside
 
 log_app = typer.Typer(
@@ -56,14 +56,13 @@ class SegmentRow:
 def segments(
     topic: Annotated[str, typer.Argument(help="Name of the topic")],
     partition: Annotated[int | None, typer.Option(help="Only this partition")] = None,
-    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory of the embedded store [./data]")] = None,
-    store: Annotated[str | None, typer.Option(metavar="URL", help="Store of the log")] = None,
-    config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="TOML file [./bmq.toml]")] = None,
+    data: Data = None,
+    store: StoreUrl = None,
+    config: ConfigFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of a table")] = False,
 ) -> None:
     """Each segment of a topic: offsets, size, and the DataNodes that hold it."""
-    given = {name: value for name, value in (("data", data), ("store", store)) if value is not None}
-    settings = load_settings(given, config).settings
+    settings = load(config, data=data, store=store).settings
     rows = asyncio.run(_segments(settings, topic, partition))
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
@@ -79,13 +78,12 @@ def accept_loss(
         typer.Option(min=0, metavar="OFFSET", help="Accept this end of the log, though later offsets were seen"),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be lost, and change nothing")] = False,
-    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory of the embedded store [./data]")] = None,
-    store: Annotated[str | None, typer.Option(metavar="URL", help="Store of the log")] = None,
-    config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="TOML file [./bmq.toml]")] = None,
+    data: Data = None,
+    store: StoreUrl = None,
+    config: ConfigFile = None,
 ) -> None:
     """Accept the loss of damaged files that keep a partition offline (rule 25 of docs/FENCING.md)."""
-    given = {name: value for name, value in (("data", data), ("store", store)) if value is not None}
-    settings = load_settings(given, config).settings
+    settings = load(config, data=data, store=store).settings
     configure_logs("error", settings.log_format)  # findings are in the report
     for line in asyncio.run(_accept_loss(settings, partition.strip("/"), end, is_dry_run=dry_run)):
         typer.echo(line)
@@ -93,13 +91,12 @@ def accept_loss(
 
 @log_app.command("adopt-copy")
 def adopt_copy(
-    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory of the embedded store [./data]")] = None,
-    store: Annotated[str | None, typer.Option(metavar="URL", help="Store of the copy")] = None,
-    config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="TOML file [./bmq.toml]")] = None,
+    data: Data = None,
+    store: StoreUrl = None,
+    config: ConfigFile = None,
 ) -> None:
     """Make a copied root servable: name its files by their new ids. Before any server starts on the copy."""
-    given = {name: value for name, value in (("data", data), ("store", store)) if value is not None}
-    settings = load_settings(given, config).settings
+    settings = load(config, data=data, store=store).settings
     configure_logs("error", settings.log_format)
     typer.echo(asyncio.run(_adopt_copy(settings)))
 
@@ -107,7 +104,7 @@ def adopt_copy(
 async def _adopt_copy(settings: Settings) -> str:
     async with opened_beside(settings) as store:
         await read_root(store)
-        holder = f"operator-{random.Random().getrandbits(64):016x}"
+        holder = operator_holder()
         partitions = files = indexes = 0
         async for adopted in adopt_root(store, holder=holder):
             partitions += 1
@@ -121,7 +118,7 @@ async def _accept_loss(settings: Settings, partition: str, end_offset: int | Non
         report = await describe_loss(store, partition, end_offset)
         if is_dry_run or not report.damages:
             return report.lines
-        holder = f"operator-{random.Random().getrandbits(64):016x}"
+        holder = operator_holder()
         for damage in report.damages:
             await accept(store, damage, holder=holder, now_ms=time.time_ns() // 1_000_000)
     return [

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -34,6 +33,7 @@ from bmq.cli.log_files import (
     stored_partitions,
     view_of,
 )
+from bmq.cli.setting_options import ConfigFile, Data, StoreUrl, load
 from bmq.cli.state_records import STATE_TOPICS, StateRecord, decode_state_record, plain, snapshot_records
 from bmq.log.partition_view import PartitionView, SegmentView
 from bmq.log.segment_reader import BadBatch
@@ -42,7 +42,7 @@ from bmq.protocol.batch_records import Record, iterate_records
 from bmq.protocol.control_batch import control_type_of, parse_end_transaction_marker
 from bmq.protocol.errors import BmqError
 from bmq.server.logs import configure_logs
-from bmq.server.settings import Settings, load_settings
+from bmq.server.settings import Settings
 from bmq.server.stores import opened_beside
 from bmq.spark.jobs.time_text import text_of
 
@@ -130,9 +130,9 @@ def dump(
     value_format: Annotated[
         ValueFormat, typer.Option("--value-format", metavar="text|json|hex|base64", help="Format of values")
     ] = ValueFormat.TEXT,
-    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory of the embedded store [./data]")] = None,
-    store: Annotated[str | None, typer.Option(metavar="URL", help="Store of the log")] = None,
-    config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="TOML file [./bmq.toml]")] = None,
+    data: Data = None,
+    store: StoreUrl = None,
+    config: ConfigFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object on each line")] = False,
 ) -> None:
     """Show stored batches or records, manifests, indexes, snapshots. Records of internal topics are decoded."""
@@ -151,8 +151,7 @@ def dump(
         raise typer.BadParameter(
             "Avro and Protobuf values are shown by `bmq topic consume`", param_hint="--value-format"
         )
-    given = {name: value for name, value in (("data", data), ("store", store)) if value is not None}
-    settings = load_settings(given, config).settings
+    settings = load(config, data=data, store=store).settings
     configure_logs("error", settings.log_format)  # what is wrong is said here
     bounds = OffsetBounds(from_offset) if to_offset is None else OffsetBounds(from_offset, to_offset)
     out = Dump(as_json, key_format, value_format, limit)

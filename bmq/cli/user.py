@@ -22,6 +22,7 @@ from bmq.cli.kafka.options import (
     connected,
 )
 from bmq.cli.kafka.rows import Column, output_of, print_rows
+from bmq.cli.operator_holder import operator_holder
 from bmq.cli.setting_options import ConfigFile, Data, StoreUrl, load
 from bmq.cli.terminal import is_terminal
 from bmq.log.store import AlreadyExists
@@ -146,7 +147,7 @@ class TooLate(BmqError):
 
 async def write_users(settings: Settings, keys: list[UserScramCredentialRecord]) -> None:
     """Write the first users of a cluster that was never started. Raises TooLate, StoreError, RootError."""
-    holder = f"operator-{random.Random().getrandbits(64):016x}"
+    holder = operator_holder()
     store = await open_store(settings, random.Random())  # locked: no server may be starting on it
     try:
         names = {entry.name for entry in await store.list_directory("")}
