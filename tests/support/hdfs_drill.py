@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -67,12 +65,3 @@ class Drill:
         """Every acknowledged record is there, once, in order. (One that was refused may be there too.)"""
         for topic, values in self.acknowledged.items():
             assert [value for value in self.read(topic) if value in values] == values
-
-
-def order(tools: Path, command: str) -> None:
-    """What an administrator does for the sake of the drill."""
-    path = os.pathsep.join((str(tools), os.environ["PATH"]))
-    command = f"set -eu; {command}"
-    subprocess.run(
-        ["bash", "-c", command], env={**os.environ, "PATH": path}, check=True, capture_output=True, timeout=WAIT_S
-    )

@@ -32,7 +32,12 @@ def commands_of(heading: str, page: str | None = None) -> list[str]:
 
 def run_page(heading: str, tools: Path, **variables: str) -> str:
     """Run all commands of a section, each of which has to succeed; what they said. `tools`: as `hadoop_tools` made it."""
-    script = "set -eu -o pipefail\n" + "".join(commands_of(heading))
+    return run_commands("".join(commands_of(heading)), tools, **variables)
+
+
+def run_commands(commands: str, tools: Path, **variables: str) -> str:
+    """Run commands of a shell, as `run_page` does."""
+    script = f"set -eu -o pipefail\n{commands}"
     path = os.pathsep.join((str(tools), str(Path(sys.executable).parent), os.environ["PATH"]))
     done = subprocess.run(
         dying_with_us(["bash", "-c", script]),
@@ -43,7 +48,7 @@ def run_page(heading: str, tools: Path, **variables: str) -> str:
         timeout=Patience(120).limit_s,
         check=False,
     )
-    assert done.returncode == 0, f"{heading}: {script}\n{done.stdout}{done.stderr}"
+    assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}"
     return done.stdout + done.stderr
 
 

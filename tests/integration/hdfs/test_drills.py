@@ -10,8 +10,8 @@ import pytest
 from bmq.dev.hdfs import HdfsCluster
 from testing.hdfs import fresh_root, new_cluster, running
 from testing.processes import eventually
-from tests.support.hdfs_drill import WAIT_S, Drill, order
-from tests.support.page_commands import hadoop_tools, run_page
+from tests.support.hdfs_drill import WAIT_S, Drill
+from tests.support.page_commands import hadoop_tools, run_commands, run_page
 
 pytestmark = [pytest.mark.campaign("hdfs-faults"), pytest.mark.timeout(300)]
 
@@ -39,7 +39,7 @@ def drill(drilled_hdfs: HdfsCluster, tmp_path: Path) -> Iterator[Drill]:
 
 
 def test_a_quota_is_used_up(drill: Drill, tools: Path) -> None:
-    order(tools, f"hdfs dfsadmin -setSpaceQuota 1m {drill.root}")
+    run_commands(f"hdfs dfsadmin -setSpaceQuota 1m {drill.root}", tools)
     assert drill.produce("new", timeout_ms=8_000) is not None
     assert drill.takes_records(), "an open segment needs no more room"
     said = run_page("Drill: a quota is used up", tools, ROOT=drill.root)
@@ -49,7 +49,7 @@ def test_a_quota_is_used_up(drill: Drill, tools: Path) -> None:
 
 
 def test_hdfs_is_in_safe_mode(drill: Drill, tools: Path) -> None:
-    order(tools, "hdfs dfsadmin -safemode enter")
+    run_commands("hdfs dfsadmin -safemode enter", tools)
     assert drill.takes_records(), "an open segment does not need the NameNode"
     said = run_page("Drill: HDFS is in safe mode", tools, ROOT=drill.root)
     assert "Safe mode is ON" in said and "Safe mode is OFF" in said and "HEALTHY" in said

@@ -11,8 +11,8 @@ import pytest
 
 from testing.hdfs import fresh_root, new_cluster, running
 from testing.processes import eventually
-from tests.support.hdfs_drill import WAIT_S, Drill, order
-from tests.support.page_commands import hadoop_tools, run_page
+from tests.support.hdfs_drill import WAIT_S, Drill
+from tests.support.page_commands import hadoop_tools, run_commands, run_page
 
 pytestmark = [pytest.mark.campaign("hdfs-faults"), pytest.mark.timeout(200)]
 
@@ -49,9 +49,9 @@ def test_hdfs_is_full(tmp_path: Path) -> None:
         try:
             assert drill.takes_records()
             assert drill.read() == drill.acknowledged["t"]  # from now on the group's shard is loaded
-            order(tools, "hdfs dfs -mkdir /others")
+            run_commands("hdfs dfs -mkdir /others", tools)
             size = f"dfs.blocksize={FILLER_MIB * MIB}"
-            order(tools, f"hdfs dfs -D {size} -put {filler}/* /others/ || true")  # the last ones do not fit
+            run_commands(f"hdfs dfs -D {size} -put {filler}/* /others/ || true", tools)  # the last ones do not fit
             assert drill.produce("new", timeout_ms=8_000) is not None
             assert drill.takes_records(), "an open segment has its room"
             assert drill.read() == drill.acknowledged["t"]
