@@ -144,4 +144,4 @@ def test_kafka_topics_is_refused_until_it_may_create_more_partitions(server: Ser
         what="the quota allows no more",
     )
     topic = unique_name("more")
-    eventually(lambda: create(topic, 1).code == 0, timeout_s=60, what="the quota allows another partition")
+    eventually(lambda: create(topic, 1).code == 0, timeout_s=30, what="the quota allows another partition")
