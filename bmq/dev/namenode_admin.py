@@ -44,16 +44,24 @@ async def become_standby(rpc: Address, timeout_s: float, login: Authentication |
 
 async def _transition(rpc: Address, method: str, timeout_s: float, login: Authentication | None) -> None:
     deadline_s = time.monotonic() + timeout_s
+    refusal: RemoteError | None = None
     while True:
         try:
             await _call(rpc, method, max(0.0, deadline_s - time.monotonic()), login)
             return
-        except (RemoteError, StoreError) as error:
+        except RemoteError as error:
             # It shows its role a moment before it takes calls; until then it answers that it has not started.
-            is_starting = isinstance(error, RemoteError) and error.name == "RetriableException"
-            if not is_starting or time.monotonic() + RETRY_PAUSE_S > deadline_s:
-                raise TransitionFailed(f"{method} of the NameNode at {rpc} failed: {error}") from error
+            if error.name != "RetriableException" or time.monotonic() + RETRY_PAUSE_S > deadline_s:
+                raise _failed(rpc, method, error) from error
+            refusal = error
+        except StoreError as error:
+            # An order without an answer in what was left of the time: what it last said says more.
+            raise _failed(rpc, method, refusal or error) from error
         await asyncio.sleep(RETRY_PAUSE_S)
+
+
+def _failed(rpc: Address, method: str, error: Exception) -> TransitionFailed:
+    return TransitionFailed(f"{method} of the NameNode at {rpc} failed: {error}")
 
 
 async def _call(rpc: Address, method: str, timeout_s: float, login: Authentication | None) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from bmq.dev.namenode_admin import TransitionFailed, become_standby
@@ -29,13 +31,40 @@ async def test_a_namenode_that_is_still_starting_is_asked_again() -> None:
     assert asked == 3
 
 
-async def test_one_that_never_ends_its_start_is_given_up() -> None:
+class Clock:
+    """Moved by the pauses between orders alone, so that no machine is too slow for an order's time."""
+
+    def __init__(self, pause_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._pause_s = pause_s
+        self._now_s = 0.0
+        monkeypatch.setattr("bmq.dev.namenode_admin.time", SimpleNamespace(monotonic=lambda: self._now_s))
+        monkeypatch.setattr("bmq.dev.namenode_admin.asyncio", SimpleNamespace(sleep=self._sleep))
+
+    async def _sleep(self, seconds: float) -> None:
+        self._now_s += self._pause_s
+
+
+async def test_one_that_never_ends_its_start_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(call: ReceivedCall) -> None:
         call.refuse(RETRIABLE, "NameNode still not started")
 
+    Clock(20.0, monkeypatch)
     async with ScriptedServer(never) as server:
         with pytest.raises(TransitionFailed, match="still not started"):
-            await become_standby(server.address, 0.2)
+            await become_standby(server.address, 60.0)
+        assert len(server.calls) == 4
+
+
+async def test_one_that_falls_silent_is_named_by_its_last_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def once(call: ReceivedCall) -> None:
+        if len(server.calls) == 1:
+            call.refuse(RETRIABLE, "NameNode still not started")
+
+    Clock(59.9, monkeypatch)
+    async with ScriptedServer(once) as server:
+        with pytest.raises(TransitionFailed, match="still not started"):
+            await become_standby(server.address, 60.0)
+        assert len(server.calls) == 2
 
 
 async def test_any_other_refusal_is_final() -> None:
