@@ -412,13 +412,15 @@ class Operations:
                 self._book.advance(task, 0.5 * (1 - len(missing) / len(node_ids)))
             if not missing:
                 return
-            if loop.time() > deadline_s:
-                raise OperationFailed(f"{_nodes(missing)} did not register within {self._config.register_wait_ms} ms")
-            if loop.time() >= next_poll_s:
+            # A node that ended says why: that is more than that it is late.
+            is_late = loop.time() > deadline_s
+            if is_late or loop.time() >= next_poll_s:
                 next_poll_s = loop.time() + self._config.driver_poll_interval_ms / 1000
                 for handle in await self._driver_list():
                     if handle.node_id in missing and not handle.is_running:
                         raise OperationFailed(f"node {handle.node_id} did not stay: {handle.detail}")
+            if is_late:
+                raise OperationFailed(f"{_nodes(missing)} did not register within {self._config.register_wait_ms} ms")
             await self._pause(self._config.poll_interval_ms)
 
     async def _scale_in(self, task: Task, controller: ClusterController, node_ids: Sequence[int]) -> None:
