@@ -18,6 +18,8 @@ from bmq.databus.doors.grpc_door import PUSHBACK, GrpcDoor, _Late
 from bmq.databus.doors.unix_path import SocketUnusable
 from bmq.databus.settings import AgentSettings
 from bmq.databus.v1 import databus_pb2 as databus
+from tests.fakes.loop_time import LoopTime
+from tests.support.waiting import until
 from tests.unit.databus.agents import Agent, channel, channels
 
 pytestmark = pytest.mark.unit
@@ -215,19 +217,27 @@ async def test_a_request_that_is_too_long_is_refused_by_grpc(tmp_path: Path) -> 
 
 async def test_a_client_that_sends_half_and_stays_is_ended(tmp_path: Path) -> None:
     """A unary call whose request does not come: a stream-unary client that sends nothing looks the same on the wire."""
-    async with serving(tmp_path, frame_timeout_s=0.05, grpc_idle_timeout_s=0.05) as served:
+    async with serving(tmp_path, frame_timeout_s=5, grpc_idle_timeout_s=7) as served:
+        calls = served.door.calls
         start = served.channel.stream_unary(
             f"{SERVICE}Produce", databus.ProduceRequest.SerializeToString, databus.ProduceResponse.FromString
         )
-        half = start(timeout=ANSWER_S)
+        with LoopTime.stopped() as loop_time:
+            half = start(timeout=ANSWER_S)
+            await until(lambda: calls.open_calls == 1)
+            await loop_time.pass_s(5)
+            await until(lambda: calls.ended_late == 1)
         assert await half.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-        assert await half.details() == "the rest of the request did not come in 0.05 s"
-        idle = served.stream()
-        await idle.write(request(b"1"))
-        assert (await idle.read()).accepted == 1
+        assert await half.details() == "the rest of the request did not come in 5 s"
+        with LoopTime.stopped() as loop_time:
+            idle = served.stream()
+            await idle.write(request(b"1"))
+            assert (await idle.read()).accepted == 1
+            await loop_time.pass_s(7)
+            await until(lambda: calls.ended_late == 2)
         assert await idle.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-        assert await idle.details() == "a whole request did not come in 0.05 s"
-        assert (served.door.calls.ended_late, served.door.calls.open_calls) == (2, 0)
+        assert await idle.details() == "a whole request did not come in 7 s"
+        await until(lambda: calls.open_calls == 0)
 
 
 async def test_a_call_past_the_limit_is_told_when_to_come_again(tmp_path: Path) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from bmq.hdfs.cluster_report import namenode_reports
 from bmq.hdfs.cluster_state import NameNodeReport
 from bmq.hdfs.config import Address, HdfsConfig
 from tests.fakes.hadoop_ipc import ScriptedServer
+from tests.fakes.loop_time import LoopTime
+from tests.support.waiting import until
 from tests.unit.cli.doctor.scripted_hdfs import GIB, NO_QUOTA, ScriptedHdfs
 
 pytestmark = pytest.mark.unit
@@ -53,10 +57,13 @@ async def test_a_namenode_that_hangs_and_one_that_is_away_are_told() -> None:
     assert "Connect call failed" in gone.trouble or "refused" in gone.trouble
 
 
-async def test_a_count_that_hangs_costs_the_quota_alone() -> None:
+async def test_a_count_that_hangs_costs_the_quota_alone(loop_time: LoopTime) -> None:
     hdfs = ScriptedHdfs(silent={"getQuotaUsage"})
     async with ScriptedServer(hdfs.script) as server:
-        (report,) = await reports(server, limit_s=0.2)
+        asking = asyncio.create_task(reports(server, limit_s=5.0))
+        await until(lambda: server.calls_of("getQuotaUsage"))
+        await loop_time.pass_s(5.0)
+        (report,) = await asking
     assert report.trouble == ""
     assert report.quota is None and report.space is not None
     assert len(report.refusals) == 1
