@@ -43,6 +43,18 @@ def test_a_process_and_its_child_stand_still_together_and_go_on(parent: subproce
     eventually(lambda: states(parent) == [False, False], 30, "both go on")
 
 
+def test_one_of_them_stands_still_and_goes_on(parent: subprocess.Popen[bytes]) -> None:
+    chosen = set[int]()
+    for seed in range(20):
+        with stopped(parent.pid, random.Random(seed)):
+            eventually(lambda: any(states(parent)), 30, "one stands still")
+            now = states(parent)
+            assert sum(now) == 1
+            chosen.add(now.index(True))
+        eventually(lambda: not any(states(parent)), 30, "it goes on")
+    assert chosen == {0, 1}
+
+
 def test_they_go_on_after_an_error(parent: subprocess.Popen[bytes]) -> None:
     with pytest.raises(KeyboardInterrupt), stopped(parent.pid):
         raise KeyboardInterrupt
