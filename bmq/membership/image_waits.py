@@ -19,6 +19,8 @@ class ImageWaits:
         self._image = image
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[asyncio.Future[None], None] = {}  # in a fixed order, so that runs are reproducible
+        self.is_over = False
+        """Nobody shall wait any more."""
 
     def changed(self) -> None:
         """Wake all waiting callers."""
@@ -26,8 +28,15 @@ class ImageWaits:
             if not future.done():
                 future.set_result(None)
 
+    def end(self) -> None:
+        """Wake all waiting callers, and let none wait from now on."""
+        self.is_over = True
+        self.changed()
+
     async def pause(self, timeout_s: float) -> None:
-        """Wait until the next change, at most `timeout_s`."""
+        """Wait until the next change, at most `timeout_s`; not at all once `is_over`."""
+        if self.is_over:
+            return
         future: asyncio.Future[None] = self._loop.create_future()
         self._waiting[future] = None
         try:
@@ -40,7 +49,7 @@ class ImageWaits:
         deadline_s = self._loop.time() + timeout_s
         while not is_there(self._image()):
             left_s = deadline_s - self._loop.time()
-            if left_s <= 0:
+            if left_s <= 0 or self.is_over:
                 return False
             await self.pause(min(left_s, _RETRY_S))
         return True

@@ -63,6 +63,11 @@ class RoutedGroups(ShardRouting):
         super().changed()
         self.lanes.changed()
 
+    def end_waits(self) -> None:
+        """See ShardRouting."""
+        super().end_waits()
+        self.lanes.end_waits()
+
     async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
         """The answers of the groups' coordinators; errors are in the response."""
         match api_key:

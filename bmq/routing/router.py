@@ -77,6 +77,7 @@ class Router:
         self._retired: dict[RemoteLog, asyncio.TimerHandle] = {}
         self._waiting: dict[TopicPartition, asyncio.Future[None]] = {}
         self._is_closed = False
+        self._waits_ended: asyncio.Future[None] = self._loop.create_future()
 
     # --- the way to a partition
 
@@ -106,7 +107,7 @@ class Router:
                     raise
                 failure = error
             left_s = deadline_s - self._loop.time()
-            if left_s <= 0 or self._is_closed:
+            if left_s <= 0 or self._waits_ended.done():
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(failure)) from failure
             if self._target(topic_partition) == target:
                 await self._pause(topic_partition, min(backoff.next_s(), left_s))
@@ -186,7 +187,7 @@ class Router:
         if opening is None:
             opening = self._opening[log] = self._loop.create_task(self._open(log))
             opening.add_done_callback(lambda _: self._opening.pop(log, None) and None)
-        either: set[asyncio.Future[Any]] = {opening, log.ended}
+        either: set[asyncio.Future[Any]] = {opening, log.ended, self._waits_ended}
         left_s = max(deadline_s - self._loop.time(), 0)
         await asyncio.wait(either, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
         if log.is_closed or not opening.done() or opening.cancelled():
@@ -289,14 +290,20 @@ class Router:
             "retired": len(self._retired),
         }
 
+    def end_waits(self) -> None:
+        """This node stops: who waits for an owner gets NOT_LEADER_OR_FOLLOWER now. What an owner was sent is awaited."""
+        if not self._waits_ended.done():
+            self._waits_ended.set_result(None)
+        self.wake()
+
     async def close(self) -> None:
         """Fail everything under way, and wake all waiting callers."""
         self._is_closed = True
+        self.end_waits()
         for log in tuple(self._logs.values()):
             self._retire(log, is_owner_alive=False)
         for log in tuple(self._retired):
             self._end(log)
-        self.wake()
         tasks = tuple(self._opening.values())
         for task in tasks:
             task.cancel()

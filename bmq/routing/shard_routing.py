@@ -145,6 +145,10 @@ class ShardRouting:
         """Call when this process was given partitions: requests that wait for a shard look again."""
         self._waits.changed()
 
+    def end_waits(self) -> None:
+        """This node stops: who waits for an owner is told at once to find it anew. What was sent to one is awaited."""
+        self._waits.end()
+
     def _is_ours(self, topic: TopicImage | None, number: int, leader_epoch: int) -> bool:
         partition = None if topic is None else topic.partition(number)
         return partition is not None and partition.leader == self._node_id and partition.leader_epoch == leader_epoch
@@ -465,15 +469,15 @@ class _RequestRetry:
         self._failed_s: float | None = None
 
     async def may_try_again(self, wait_ms: int) -> bool:
-        """Pause, or wait until the image changes; False once `wait_ms` have passed."""
+        """Pause, or wait until the image changes; False once `wait_ms` have passed, or where nobody may wait any more."""
         now_s = self._loop.time()
         if self._failed_s is None:
             self._failed_s = now_s
         left_s = self._failed_s + wait_ms / 1000 - now_s
-        if left_s <= 0:
+        if left_s <= 0 or self._waits.is_over:
             return False
         await self._waits.pause(min(self._backoff.next_s(), left_s))
-        return True
+        return not self._waits.is_over
 
 
 def _client_code(error: BmqError) -> ErrorCode:

@@ -53,6 +53,11 @@ class RoutedTransactions(ShardRouting):
         super().changed()
         self.decisions.changed()
 
+    def end_waits(self) -> None:
+        """See ShardRouting."""
+        super().end_waits()
+        self.decisions.end_waits()
+
     async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
         """The answers of the coordinators; errors are in the response."""
         if api_key is ApiKey.LIST_TRANSACTIONS:

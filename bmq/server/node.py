@@ -319,7 +319,11 @@ class NodeServer:
             roles.fetcher.stop_waiting()  # a long max_wait must not delay the stop
         self._is_started = False
         if self._proxy is not None:
+            # Half of the time is for owners that are on their way; then clients hear of it before they are cut off.
+            ending = None if roles is None else self._loop.call_later(timeout_s / 8, roles.end_waits)
             await self._proxy.stop(timeout_s / 4)
+            if ending is not None:
+                ending.cancel()
         for task in tuple(self._tasks):
             task.cancel()
         if self._tasks:

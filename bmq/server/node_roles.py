@@ -569,6 +569,12 @@ class NodeRoles:
 
     # --- the end
 
+    def end_waits(self) -> None:
+        """Of requests that wait for other nodes: their clients are told to ask elsewhere."""
+        self.router.end_waits()
+        self.routed_groups.end_waits()
+        self.routed_transactions.end_waits()
+
     async def close(self) -> None:
         """Close peers, fetching, coordinators and partitions. Links and the election stay open: the caller closes them."""
         self._login_threads.close()

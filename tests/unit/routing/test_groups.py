@@ -618,6 +618,27 @@ def test_a_commit_that_waited_too_long_for_an_owner_is_not_sent_when_there_is_on
     told(story, config=RoutedGroupsConfig(move_wait_ms=60_000))
 
 
+def test_requests_that_wait_for_an_owner_are_answered_once_the_node_stops() -> None:
+    """A commit that was never sent may be sent again."""
+
+    async def story(cluster: GroupCluster, client: GroupClient) -> None:
+        group_id = cluster.group_at(2)
+        assert await client.commit(group_id, 42) == 0
+        cluster.kill(2)
+        late = asyncio.ensure_future(client.commit(group_id, 43))
+        await asyncio.sleep(1)
+        begun_s = now_s()
+        client.groups.end_waits()
+        assert await late == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert client.groups.lanes._waits.is_over
+        assert await client.commit(group_id, 44) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert now_s() - begun_s < 0.01
+        cluster.links.down.clear()
+        assert await GroupClient(cluster.nodes[3].groups).fetch(group_id) == [(0, 42)]
+
+    told(story, config=RoutedGroupsConfig(move_wait_ms=60_000))
+
+
 def test_a_commit_grows_old_while_the_machine_sleeps() -> None:
     """The event loop's clock stands still meanwhile: by that one it would be sent however long its client has given up."""
 

@@ -137,6 +137,39 @@ def test_nobody_waits_longer_than_the_limit() -> None:
     cluster.run(main)
 
 
+@pytest.mark.parametrize("is_hung", [False, True], ids=["no owner", "a hung owner"])
+def test_nobody_waits_once_the_node_stops(is_hung: bool) -> None:
+    cluster = Cluster(config=RouterSettings(move_wait_ms=60_000))
+
+    async def main() -> None:
+        if is_hung:
+            await cluster.links.link(2)
+            cluster.network.cut("node-1", "node-2")
+        else:
+            cluster.name_owner(0, NO_LEADER)
+        waiting = asyncio.ensure_future(refused(cluster.router.leader_of(key())))
+        await asyncio.sleep(1)
+        begun_s = cluster.loop.time()
+        cluster.router.end_waits()
+        assert (await waiting).code is MOVED
+        assert (await refused(cluster.router.leader_of(key()))).code is MOVED
+        assert cluster.loop.time() - begun_s < 0.01
+        cluster.network.heal()
+
+    cluster.run(main)
+
+
+def test_who_has_an_owner_is_served_while_the_node_stops() -> None:
+    cluster = Cluster()
+
+    async def main() -> None:
+        log = await remote(cluster)
+        cluster.router.end_waits()
+        assert await remote(cluster) is log
+
+    cluster.run(main)
+
+
 def test_an_owner_that_does_not_answer_is_given_up_at_the_limit() -> None:
     cluster = Cluster(config=RouterSettings(move_wait_ms=1_500, call_timeout_ms=60_000))
 
