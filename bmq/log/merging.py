@@ -9,6 +9,7 @@ record is copied at most log2(`segment_merge_max_bytes`) times.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Final
 
 from bmq.log.compaction import COMPACT_POLICY
@@ -82,17 +83,19 @@ def _window(
             break
         if not window:
             begins_ms = first_ms.get(key_of(extent), extent.max_timestamp_ms)
-        if begins_ms < 0 or extent.max_timestamp_ms - begins_ms > config.segment_ms:
+        if not _is_in_time(extent, begins_ms, config):
             break
         window.append(extent)
     return tuple(window)
 
 
+def _is_in_time(extent: Extent, begins_ms: int, config: LogConfig) -> bool:
+    """Whether a segment whose first record has the timestamp `begins_ms` may have this extent."""
+    return begins_ms >= 0 and extent.max_timestamp_ms - begins_ms <= config.segment_ms
+
+
 def _in_time(window: Sequence[Extent], begins_ms: int, config: LogConfig) -> tuple[Extent, ...]:
-    for place, extent in enumerate(window):
-        if begins_ms < 0 or extent.max_timestamp_ms - begins_ms > config.segment_ms:
-            return tuple(window[:place])
-    return tuple(window)
+    return tuple(takewhile(lambda extent: _is_in_time(extent, begins_ms, config), window))
 
 
 def _without_large(window: tuple[Extent, ...], count_min: int) -> tuple[tuple[Extent, ...], int]:
