@@ -273,6 +273,45 @@ def test_an_owner_that_dies_in_the_middle_leaves_a_whole_log_and_no_file(count: 
     virtual(main)
 
 
+def test_what_a_dead_owner_had_replaced_and_not_deleted_yet_is_deleted_by_the_next_one() -> None:
+    """Nothing else there is: not what is named, and not what was cut."""
+
+    async def main() -> None:
+        world = World()
+        config = replace(MERGING, file_delete_delay_ms=60_000)
+        first = world.owner(config)
+        log = await first.log()
+        await in_small_segments(log, b"a", b"b", b"c")
+        await merge(first, log)
+        await in_small_segments(log, b"d", b"e")
+        before = await read_all(log)
+        first.kill()
+        second = world.owner(MERGING)
+        log = await second.log()
+        assert len(segments_in(world, "/00000001/")) == 6, "those that were replaced are there still"
+        await asyncio.sleep(3)
+        named = [f"{extent.roll:08d}" for extent in extents_of(log)]
+        assert segments_in(world, "/00000001/") == sorted(named)
+        assert await read_all(log) == before
+        second.kill()
+        third = world.owner(MERGING)
+        assert await read_all(await third.log()) == before
+        await third.manager.close()
+
+    virtual(main)
+
+
+def segments_in(world: World, part: str) -> list[str]:
+    """Names of the segments, each of which has an index, in directories whose path has this part."""
+    paths = [path for path, _ in files_below(world.store.namespace.root, "") if part in path]
+    logs, indexes = (
+        {path.rsplit("/", 1)[1].removesuffix(suffix) for path in paths if path.endswith(suffix)}
+        for suffix in (".log", ".index")
+    )
+    assert logs == indexes
+    return sorted(logs)
+
+
 def test_a_fenced_owner_swaps_nothing() -> None:
     async def main() -> None:
         world = World()
