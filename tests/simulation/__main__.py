@@ -192,9 +192,8 @@ FLOORS: Mapping[str, Mapping[str, float]] = {
         "transactions_committed": 40,
         "transactions_aborted": 5,
         "cleanings": 5,
-        "cleanings_interrupted": 0.5,
+        "cleanings_interrupted": 0.2,
         "groups_cleaned": 5,
-        "cleaners_hurt": 0.1,
     },
     "delegated": {
         "kills": 1,

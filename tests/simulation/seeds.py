@@ -50,7 +50,7 @@ TURNS = {
     "lanes": (8, 4),
     "half": (8, 7),
     "views": (16, 3),
-    "merging": (20, 15),
+    "merging": (20, 12),
 }
 
 

@@ -16,7 +16,7 @@ from testing.servers import BmqServer
 
 pytestmark = [pytest.mark.campaign("hdfs-faults"), pytest.mark.timeout(400)]
 
-PARTITIONS = 20
+PARTITIONS = 8
 ROUNDS = 9
 KILLS = (3, 6)
 CONFIG = {
@@ -91,7 +91,7 @@ def test_merged_segments_cost_the_namenode_fewer_objects(hdfs: HdfsCluster, tmp_
         resource = ConfigResource(ResourceType.TOPIC, "small", incremental_configs=[entry])
         admin.incremental_alter_configs([resource])[resource].result(30)
         assert eventually(
-            lambda: metric(server, "bmq_merged_segments_total") >= (ROUNDS - 1) * PARTITIONS, 120, "segments are merged"
+            lambda: metric(server, "bmq_merged_segments_total") >= (ROUNDS - 1) * PARTITIONS, 150, "segments are merged"
         )
         # Of nine segments, each with an index, one is left, or two if the last one had no index yet. Each file has a block.
         saved = 4 * (ROUNDS - 2) * PARTITIONS
