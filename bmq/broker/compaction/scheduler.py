@@ -100,12 +100,13 @@ class CompactionScheduler:
         end = await self._carried_out(partition, partition.merge(group, self._cleaning, now_ms, self._pacing.pace))
         if end is None:
             return False
+        names = partition.names()
         counts.merges += 1
         counts.merged_segments += len(group)
         counts.merged_bytes += end.bytes_kept
         _log.info(
             "segments_merged",
-            **partition.names(),
+            **names,
             segments=len(group),
             base_offset=group[0].base_offset,
             end_offset=group[-1].end_offset,
@@ -159,8 +160,9 @@ class CompactionScheduler:
 
     async def compact(self, partition: PartitionCompaction) -> None:
         """Compact one partition; log and count the outcome. Raises nothing."""
-        counts, began_s = self._context.counts, asyncio.get_running_loop().time()
-        now_ms = self._context.clock.now_ms()
+        now_ms, counts = self._context.clock.now_ms(), self._context.counts
+        began_s = asyncio.get_running_loop().time()
+        names = partition.names()
         end = await self._carried_out(partition, partition.run(self._cleaning, now_ms, self._pacing.pace))
         if end is None:
             return
@@ -168,7 +170,7 @@ class CompactionScheduler:
         counts.compacted_bytes += end.bytes_read
         _log.info(
             "compacted",
-            **partition.names(),
+            **names,
             first_dirty_offset=end.first_dirty_offset,
             records_read=end.records_read,
             records_kept=end.records_kept,
@@ -181,7 +183,8 @@ class CompactionScheduler:
         self, partition: PartitionCompaction, work: Awaitable[CleaningEnd | None]
     ) -> CleaningEnd | None:
         """The end of a compaction or a merge; None if it did not begin, or failed, which is logged and counted."""
-        counts, names = self._context.counts, partition.names()
+        counts = self._context.counts
+        names = partition.names()
         try:
             end = await work
         except Uncleanable as error:
