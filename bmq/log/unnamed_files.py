@@ -57,7 +57,8 @@ async def _replaced(
     An index goes after its segment, so that one that is left says what is left. Raises StorageUnavailable.
     """
     merged = [extent for extent in manifest.extents if is_cleaned(extent.roll) and not may_have_gaps(extent.roll)]
-    kept = {(one.leader_epoch, one.roll) for one in (*manifest.extents, *manifest.cuts)}
+    kept = {(extent.leader_epoch, extent.roll) for extent in manifest.extents}
+    kept.update((cut.leader_epoch, cut.roll) for cut in manifest.cuts)
     found: list[str] = []
     for roll in rolls if merged else ():
         if (epoch, roll) in kept:
