@@ -38,6 +38,9 @@ class PartitionCounts:
         "half_given_up",
         "half_rolled_back",
         "mends",
+        "merged_bytes",
+        "merged_segments",
+        "merges",
         "offline",
         "producers_forgotten",
         "producers_refused_batches",
@@ -69,6 +72,9 @@ class PartitionCounts:
         self.delayed_cancelled = 0
         self.compactions = 0
         self.compacted_bytes = 0
+        self.merges = 0
+        self.merged_segments = 0
+        self.merged_bytes = 0
         self.uncleanable = 0
         self.cleaner_failures = 0
         self.half_checks = 0
@@ -128,6 +134,9 @@ _COUNTERS: Final = (
     ("bmq_delayed_records_cancelled", "delayed_cancelled", "Delayed records cancelled before they were due."),
     ("bmq_compactions", "compactions", "Logs compacted."),
     ("bmq_compacted_bytes", "compacted_bytes", "Bytes of segments that compaction went through."),
+    ("bmq_segment_merges", "merges", "Segments that were made of several small ones."),
+    ("bmq_merged_segments", "merged_segments", "Small segments that were replaced by merged ones."),
+    ("bmq_merged_bytes", "merged_bytes", "Bytes of merged segments."),
     (
         "bmq_compaction_failures",
         "cleaner_failures",

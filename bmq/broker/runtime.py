@@ -432,7 +432,7 @@ class PartitionRuntime:
             self._on_change(self)
             self._reports.started()
             self.timers.start_deliveries()
-            if self.compaction.is_allowed:
+            if self.compaction.is_rewriting:
                 self.spawn(self.compaction.remove_unnamed())
 
     # --- effects that run as tasks

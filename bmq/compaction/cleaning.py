@@ -12,6 +12,8 @@ from typing import Final
 
 from bmq.compaction.key_map import KeyMap, bytes_for
 from bmq.compaction.log_cleaner import CleanedBatch, LastRecord, LogCleaner, Step
+from bmq.compaction.merging import merge
+from bmq.compaction.output import OUT_BYTES, Output
 from bmq.log.compaction import (
     CleanedBytes,
     CleanedGroup,
@@ -23,12 +25,9 @@ from bmq.log.compaction import (
 )
 from bmq.log.manifest import Extent
 from bmq.log.origin import DamagedBatch, Origin
-from bmq.log.segment_index import IndexBuilder, SegmentIndex
 from bmq.log.store import Buffer, SegmentStore, StoreError
-from bmq.protocol.record_batch import NO_TIMESTAMP_MS
 
 CHUNK_BYTES: Final = 2 * 1024 * 1024
-OUT_BYTES: Final = 512 * 1024
 
 
 async def clean(
@@ -164,38 +163,6 @@ class Segments:
         return await self._store.read(path, file_id=extent.file_id, position=position, length_bytes=length_bytes)
 
 
-class Output:
-    """The new segment of a group, as far as it is made."""
-
-    def __init__(self, extents: Sequence[Extent], index_interval_bytes: int) -> None:
-        self._builder = IndexBuilder(0, 0, 0, extents[0].base_offset, interval_bytes=index_interval_bytes)
-        self._parts: list[Buffer] = []
-        self.size_bytes = 0
-        """Bytes that were not taken yet."""
-        self.position = 0
-        self.batch_count = self.record_count = 0
-
-    def add(self, batches: Sequence[CleanedBatch]) -> None:
-        for header, data in batches:
-            # A search by time must not end at a batch without records.
-            told = header if header.record_count else header._replace(max_timestamp_ms=NO_TIMESTAMP_MS)
-            self._builder.add(told, header.base_offset, self.position)
-            self._parts.append(data)
-            self.batch_count += 1
-            self.record_count += header.record_count
-            self.position += len(data)
-            self.size_bytes += len(data)
-
-    def take(self) -> bytes:
-        data = b"".join(self._parts)
-        self._parts.clear()
-        self.size_bytes = 0
-        return data
-
-    def index(self) -> SegmentIndex:
-        return self._builder.build(self.position)
-
-
 class CleaningHere:
     """Implements bmq.log.compaction.LogCleaning in this process. `new_seed`: 16 secret bytes, others each time."""
 
@@ -206,8 +173,13 @@ class CleaningHere:
 
     async def clean(self, plan: CleaningPlan) -> AsyncGenerator[CleaningEvent]:
         """As LogCleaning.clean."""
+        carried_out = (
+            merge(self._store, plan, chunk_bytes=self._chunk_bytes)
+            if plan.is_merge
+            else clean(self._store, plan, self._new_seed(), chunk_bytes=self._chunk_bytes)
+        )
         try:
-            async with aclosing(clean(self._store, plan, self._new_seed(), chunk_bytes=self._chunk_bytes)) as events:
+            async with aclosing(carried_out) as events:
                 async for event in events:
                     yield event
         except DamagedBatch as error:

@@ -46,6 +46,8 @@ _LIST_OF_PLAN: Final = ("groups", "paths", "aborted", "last_records")
 
 def encode_plan(plan: CleaningPlan) -> bytes:
     document = {name: getattr(plan, name) for name in _PLAN_FIELDS}
+    if not plan.is_merge:
+        del document["is_merge"]  # a job of an older release does not know it
     document["groups"] = [[[getattr(extent, name) for name in _EXTENT_FIELDS] for extent in of] for of in plan.groups]
     return _json(document)
 

@@ -12,9 +12,10 @@ from typing import Final
 
 from crc32c import crc32c
 
-from bmq.compaction.cleaning import CHUNK_BYTES, Output, Segments, clean_group
+from bmq.compaction.cleaning import CHUNK_BYTES, Segments, clean_group
 from bmq.compaction.key_map import HashedKeys, KeyHashes, KeyMap, bytes_for
 from bmq.compaction.log_cleaner import NO_TRANSACTIONS, LastRecord, LogCleaner, TransactionPart, TransactionState
+from bmq.compaction.output import Output
 from bmq.log.compaction import CleanedBytes, CleaningPlan
 from bmq.log.delegated_compaction import CleanedFile, cleaned_name, description_name
 from bmq.log.manifest import Extent

@@ -123,6 +123,8 @@ class CleaningPlan:
     last_records: tuple[tuple[int, int | None, int], ...]
     map_bytes: int
     index_interval_bytes: int
+    is_merge: bool = False
+    """Each group becomes one segment with the very same batches: nothing is dropped (bmq.log.merging)."""
 
 
 @dataclass(frozen=True, slots=True)

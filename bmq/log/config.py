@@ -29,6 +29,10 @@ class LogConfig:
     segment_ms: int = 7 * 24 * 3600 * 1000
     segment_index_interval_bytes: int = 4096
     segment_idle_close_ms: int = 60_000
+    segment_merge_max_bytes: int = 0
+    """Neighbouring closed segments are merged into one of at most so many bytes; 0: never."""
+    segment_merge_min_count: int = 8
+    segment_merge_lag_ms: int = 600_000
     retention_ms: int = 7 * 24 * 3600 * 1000
     retention_bytes: int = -1
     retention_groups: tuple[str, ...] = ()

@@ -28,6 +28,8 @@ from bmq.log.store import FileStatus
 TOPICS_DIRECTORY: Final = "topics"
 CLEANED_ROLL_MIN: Final = 1_000_000_000
 """First number of segments that compaction writes. A walk of a directory skips them: they do not follow its last segment."""
+MERGED_ROLL_MIN: Final = 2_000_000_000
+"""First number of segments that were merged of others: as those that compaction writes, but no offset is missing in them."""
 _OWNER_PREFIX: Final = "owner."
 _DELEGATED_PREFIX: Final = "delegated."
 _OPEN_SUFFIX: Final = ".open"
@@ -131,8 +133,13 @@ def parse_cleaned(name: str) -> int | None:
 
 
 def is_cleaned(roll: int) -> bool:
-    """Whether compaction wrote this segment. If so, offsets may be missing in it, and its batches may have many leader epochs."""
+    """Whether compaction or a merge wrote this segment. If so, its batches may have many leader epochs (and see `may_have_gaps`)."""
     return roll >= CLEANED_ROLL_MIN
+
+
+def may_have_gaps(roll: int) -> bool:
+    """Whether offsets may be missing in this segment because compaction dropped records."""
+    return CLEANED_ROLL_MIN <= roll < MERGED_ROLL_MIN
 
 
 def parse_index(name: str) -> int | None:

@@ -37,7 +37,7 @@ from bmq.log.manifest import (
     TimersReference,
     filed_to,
 )
-from bmq.log.names import CLEANED_ROLL_MIN, PartitionPaths, is_cleaned
+from bmq.log.names import CLEANED_ROLL_MIN, MERGED_ROLL_MIN, PartitionPaths, may_have_gaps
 from bmq.log.partition_log import Location, Span, StateSnapshot
 from bmq.log.producer_state import ProducerSnapshot
 from bmq.log.recovery import (
@@ -115,7 +115,7 @@ class PartitionFiles:
         self.snapshots: tuple[SnapshotReference, ...] = recovered.snapshots
         self.first_dirty_offset = recovered.first_dirty_offset
         """The offset up to which the log was compacted."""
-        self.compacted_offset = max((one.end_offset for one in self.extents if is_cleaned(one.roll)), default=-1)
+        self.compacted_offset = max((one.end_offset for one in self.extents if may_have_gaps(one.roll)), default=-1)
         """Segments below this offset may be made by compaction; -1: none is."""
         self.index_interval_bytes = index_interval_bytes
         self._extents_end_offset = recovered.end_offset
@@ -130,6 +130,7 @@ class PartitionFiles:
         self._aborted_writer = AbortedFileWriter(store, paths, holder)
         self._run_files = RunFiles(paths)
         self._cleaned_rolls = count(CLEANED_ROLL_MIN)
+        self._merged_rolls = count(MERGED_ROLL_MIN)
         self._newest_manifest = -1
         self._oldest_manifest = 0
         self._own: list[_OwnSegment] = []
@@ -424,6 +425,10 @@ class PartitionFiles:
         """A new number for a segment that compaction writes; none is returned twice (rule 21)."""
         return next(self._cleaned_rolls)
 
+    def next_merged_roll(self) -> int:
+        """As `next_cleaned_roll`, for a segment that is merged of others."""
+        return next(self._merged_rolls)
+
     async def compacted_to(self, first_dirty_offset: int) -> tuple[str, ...]:
         """Record durably how far compaction has come. Returns (): no paths are to be deleted. Raises FencedWriter, StoreError."""
         async with self._writing:
@@ -495,7 +500,11 @@ class PartitionFiles:
             # Extents may have been appended meanwhile, but none removed.
             self.extents[:] = with_replacements(self.extents, replacements, places)
             self.first_dirty_offset = first_dirty_offset
-            self.compacted_offset = max(self.compacted_offset, *(one.extent.end_offset for one in replacements))
+            made = (one.extent for one in replacements)
+            # Merged segments have the same records, so readers need not hear of them.
+            self.compacted_offset = max(
+                (self.compacted_offset, *(extent.end_offset for extent in made if may_have_gaps(extent.roll)))
+            )
             self.cuts = tuple(cut for cut in self.cuts if (cut.leader_epoch, cut.roll) not in gone)
             for offset in dropped_aborts:
                 self.producers.aborted.remove(offset)

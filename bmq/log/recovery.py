@@ -35,7 +35,7 @@ from bmq.log.manifest import (
     cuts_by_segment,
     filed_to,
 )
-from bmq.log.names import PartitionPaths, draft_name, index_name, is_cleaned, parse_segment
+from bmq.log.names import PartitionPaths, draft_name, index_name, is_cleaned, may_have_gaps, parse_segment
 from bmq.log.producer_state import ProducerStates
 from bmq.log.segment_index import INDEX_BYTES_MAX, CorruptIndex, IndexBuilder, SegmentIndex
 from bmq.log.segment_reader import BadBatch, BatchRun, SegmentReader
@@ -469,12 +469,13 @@ def _index_run(
 
     A batch's checksum covers neither its offset nor its leader epoch, so both are compared with the expected values.
     """
-    has_gaps = is_cleaned(builder.roll)
+    has_gaps, has_epochs = may_have_gaps(builder.roll), is_cleaned(builder.roll)
     for place, header in run.batches:
-        if has_gaps:
-            if header.base_offset < end_offset or header.leader_epoch > builder.leader_epoch:
-                break
-        elif header.base_offset != end_offset or header.leader_epoch != builder.leader_epoch:
+        if header.base_offset < end_offset or (header.base_offset > end_offset and not has_gaps):
+            break
+        if header.leader_epoch > builder.leader_epoch or (
+            header.leader_epoch < builder.leader_epoch and not has_epochs
+        ):
             break
         builder.add(header, header.base_offset, run.position + place)
         end_offset = header.end_offset

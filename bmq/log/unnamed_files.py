@@ -1,4 +1,5 @@
 """Finds compacted segments and runs that no manifest names: their owner ended, or lost its store, before it named them.
+Segments that a merge replaced are found too: their owner ended before it deleted them.
 
 An owner creates files only in its own directory, and its manifests name a file of a sealed directory only if the manifest that it
 began with does. So a file of a sealed directory that this first manifest does not name is never named again: not by this owner,
@@ -7,16 +8,27 @@ not by a later one, which begins with a manifest of this one, and not by a fence
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 
 from bmq.log.manifest import Manifest
-from bmq.log.names import PartitionPaths, is_cleaned, parse_cleaned, parse_rebuilt_index, parse_run
-from bmq.log.store import FileMissing, SegmentStore
+from bmq.log.names import (
+    PartitionPaths,
+    is_cleaned,
+    may_have_gaps,
+    parse_cleaned,
+    parse_index,
+    parse_rebuilt_index,
+    parse_run,
+)
+from bmq.log.replacement import end_offset_of
+from bmq.log.segment_index import INDEX_BYTES_MAX, CorruptIndex, SegmentIndex
+from bmq.log.store import CorruptFile, FileMissing, SegmentStore
 from bmq.log.timers.run_reference import RunReference
 
 
 async def find_unnamed(store: SegmentStore, paths: PartitionPaths, manifest: Manifest) -> tuple[str, ...]:
-    """Unnamed compacted segments, and their indexes, in sealed directories of which `manifest` names a file.
+    """Unnamed compacted or replaced segments, and their indexes, in sealed directories of which `manifest` names a file.
 
     `manifest`: a durable one of the owner of `paths`, or the next one. Other sealed directories are deleted as a whole.
     Raises StorageUnavailable.
@@ -32,7 +44,36 @@ async def find_unnamed(store: SegmentStore, paths: PartitionPaths, manifest: Man
             segment = _segment_of(epoch, entry.name)
             if segment is not None and segment not in named:
                 found.append(paths.file(epoch, entry.name))
+        rolls = [roll for entry in entries if (roll := parse_index(entry.name)) is not None and not is_cleaned(roll)]
+        found += await _replaced(store, paths, manifest, epoch, rolls)
     return tuple(found)
+
+
+async def _replaced(
+    store: SegmentStore, paths: PartitionPaths, manifest: Manifest, epoch: int, rolls: Sequence[int]
+) -> list[str]:
+    """Segments of these rolls, and their indexes, that are not named and have only offsets of merged segments.
+
+    An index goes after its segment, so that one that is left says what is left. Raises StorageUnavailable.
+    """
+    merged = [extent for extent in manifest.extents if is_cleaned(extent.roll) and not may_have_gaps(extent.roll)]
+    kept = {(extent.leader_epoch, extent.roll) for extent in manifest.extents}
+    kept.update((cut.leader_epoch, cut.roll) for cut in manifest.cuts)
+    found: list[str] = []
+    for roll in rolls if merged else ():
+        if (epoch, roll) in kept:
+            continue
+        path = paths.index(epoch, roll, epoch)
+        try:
+            summary = SegmentIndex.decode(await store.read_file(path, length_bytes_max=INDEX_BYTES_MAX)).summary
+        except (FileMissing, CorruptFile, CorruptIndex):
+            continue
+        place = bisect_right(merged, summary.base_offset, key=end_offset_of)
+        if place < len(merged) and merged[place].base_offset <= summary.base_offset < summary.end_offset <= (
+            merged[place].end_offset
+        ):
+            found += (paths.segment(epoch, roll), path)
+    return found
 
 
 async def find_unnamed_runs(

@@ -142,7 +142,8 @@ class CompactionProcess:
         task.add_done_callback(self._ending.discard)
 
     def _may_be_brief(self, plan: CleaningPlan) -> bool:
-        if sum(extent.length for group in plan.groups for extent in group) > BRIEF_BYTES_MAX:
+        # A merge is never urgent, and many small ones would begin a process of each kind again and again.
+        if plan.is_merge or sum(extent.length for group in plan.groups for extent in group) > BRIEF_BYTES_MAX:
             return False
         now_s = self._elapsed_s()
         if now_s - self._brief_since_s >= BRIEF_EVERY_S:

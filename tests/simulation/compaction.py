@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import random
+from collections.abc import Sequence
 from typing import Any
 
 from bmq.broker.runtime import PartitionRuntime
@@ -118,15 +119,22 @@ class Compaction(Cluster):
     may_age = False  # its own topics do
 
     def __init__(self, seed: int, rates: FaultRates, is_looking_inside: bool = True) -> None:
-        self.compaction_kind = CompactionKind.of(random.Random(f"{self.name} {seed} compaction"))
+        self.compaction_kind = self._compaction_kind(random.Random(f"{self.name} {seed} compaction"))
         super().__init__(seed, rates, is_looking_inside)
         kind = self.compaction_kind
         keys = [f"k{number}" for number in range(kind.keys)]
-        self.seen = CompactionHistory(kind.terms(), keys, kind.tombstone_rate, self.loop.time, self._dice("keys"))
+        self.seen = self._new_history(keys)
         self.seen.on_acknowledge = self._check_acknowledged
         self._habits = _habits_of(self._dice("habits"))
         self._progress: dict[TopicPartition, tuple[int, int]] = {}  # first dirty offset, log start offset
         self._progress_epoch: dict[TopicPartition, int] = {}
+
+    def _compaction_kind(self, dice: random.Random) -> CompactionKind:
+        return CompactionKind.of(dice)
+
+    def _new_history(self, keys: Sequence[str]) -> CompactionHistory:
+        kind = self.compaction_kind
+        return CompactionHistory(kind.terms(), keys, kind.tombstone_rate, self.loop.time, self._dice("keys"))
 
     def _kind(self) -> ClusterKind:
         last_epoch = self._dice("epochs").choice(LAST_EPOCHS)

@@ -14,6 +14,7 @@ from tests.simulation.delegated import Delegated
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.halves import Halves
 from tests.simulation.lanes import Lanes
+from tests.simulation.merging import Merging
 from tests.simulation.outcome import Outcome
 from tests.simulation.owners import Owners
 from tests.simulation.servers import Servers
@@ -35,6 +36,7 @@ HISTORIES: dict[str, Callable[[int, FaultRates, bool], History]] = {
     "lanes": Lanes,
     "half": Halves,
     "views": Views,
+    "merging": Merging,
 }
 # Those that cost as much as the others together take turns: (every so many seeds, beginning with which).
 TURNS = {
@@ -48,6 +50,7 @@ TURNS = {
     "lanes": (8, 4),
     "half": (8, 7),
     "views": (16, 3),
+    "merging": (20, 12),
 }
 
 

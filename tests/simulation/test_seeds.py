@@ -60,6 +60,7 @@ def test_some_seeds() -> None:
         "lanes",
         "half",
         "views",
+        "merging",
     ],
     every=4,
     others=in_campaign,

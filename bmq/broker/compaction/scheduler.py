@@ -1,4 +1,4 @@
-"""Decides when which log of this process is compacted: one at a time, the dirtiest first.
+"""Decides when which log of this process is compacted: one at a time, the dirtiest first. Then small segments are merged.
 
 Source: Kafka's LogCleaner and LogCleanerManager.grabFilthiestCompactedLog.
 """
@@ -6,7 +6,7 @@ Source: Kafka's LogCleaner and LogCleanerManager.grabFilthiestCompactedLog.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -16,11 +16,13 @@ from bmq.broker.compaction.cpu_share import CleanerCpuShare
 from bmq.broker.compaction.pacing import CompactionPacing
 from bmq.broker.compaction.partition_compaction import PartitionCompaction
 from bmq.broker.context import BrokerContext
-from bmq.log.compaction import Cleanable, CleanerUnavailable, LogCleaning, Uncleanable, is_due
+from bmq.log.compaction import Cleanable, CleanerUnavailable, CleaningEnd, LogCleaning, Uncleanable, is_due
 from bmq.protocol.errors import BmqError
 
 UNAVAILABLE_REST_MAX_S: Final = 600.0
 """The longest rest after failures of the cleaner. Each doubles the usual one."""
+
+_LOOKS_PER_TURN: Final = 50  # partitions, each of which may have many segments
 
 _log = structlog.get_logger("bmq.broker")
 
@@ -66,7 +68,52 @@ class CompactionScheduler:
                 await self.compact(partition)
                 if self.problem is not None:
                     break  # other logs would fare no better
+            else:
+                await self._merge_all()
             self._share.end()
+
+    async def _merge_all(self) -> None:
+        """Merge one group of each partition that has some, until none has. A partition whose merge fails is left for the next look."""
+        left = [one for one in self._partitions() if one not in self._refused]
+        while left:
+            merged: list[PartitionCompaction] = []
+            for count, partition in enumerate(left):
+                if count % _LOOKS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+                if await self._merge(partition):
+                    merged.append(partition)
+                if self.problem is not None:
+                    return
+            left = merged
+
+    async def _merge(self, partition: PartitionCompaction) -> bool:
+        """Whether segments were merged."""
+        now_ms, counts = self._context.clock.now_ms(), self._context.counts
+        try:
+            group = await partition.mergeable(now_ms)
+        except BmqError:
+            return False  # the store is away, or the partition moved: another time
+        if group is None:
+            return False
+        self._share.begin()
+        began_s = asyncio.get_running_loop().time()
+        end = await self._carried_out(partition, partition.merge(group, self._cleaning, now_ms, self._pacing.pace))
+        if end is None:
+            return False
+        names = partition.names()
+        counts.merges += 1
+        counts.merged_segments += len(group)
+        counts.merged_bytes += end.bytes_kept
+        _log.info(
+            "segments_merged",
+            **names,
+            segments=len(group),
+            base_offset=group[0].base_offset,
+            end_offset=group[-1].end_offset,
+            bytes=end.bytes_kept,
+            seconds=round(asyncio.get_running_loop().time() - began_s, 3),
+        )
+        return True
 
     def pace_changed(self) -> None:
         """A shorter interval takes effect at once."""
@@ -116,8 +163,30 @@ class CompactionScheduler:
         now_ms, counts = self._context.clock.now_ms(), self._context.counts
         began_s = asyncio.get_running_loop().time()
         names = partition.names()
+        end = await self._carried_out(partition, partition.run(self._cleaning, now_ms, self._pacing.pace))
+        if end is None:
+            return
+        counts.compactions += 1
+        counts.compacted_bytes += end.bytes_read
+        _log.info(
+            "compacted",
+            **names,
+            first_dirty_offset=end.first_dirty_offset,
+            records_read=end.records_read,
+            records_kept=end.records_kept,
+            bytes_read=end.bytes_read,
+            bytes_kept=end.bytes_kept,
+            seconds=round(asyncio.get_running_loop().time() - began_s, 3),
+        )
+
+    async def _carried_out(
+        self, partition: PartitionCompaction, work: Awaitable[CleaningEnd | None]
+    ) -> CleaningEnd | None:
+        """The end of a compaction or a merge; None if it did not begin, or failed, which is logged and counted."""
+        counts = self._context.counts
+        names = partition.names()
         try:
-            end = await partition.run(self._cleaning, now_ms, self._pacing.pace)
+            end = await work
         except Uncleanable as error:
             self._refused.add(partition)
             counts.uncleanable += 1
@@ -135,18 +204,7 @@ class CompactionScheduler:
             counts.uncleanable += 1
             _log.exception("compaction_failed", **names)
         else:
-            if end is None:
-                return
-            self._unavailable, self.problem = 0, None
-            counts.compactions += 1
-            counts.compacted_bytes += end.bytes_read
-            _log.info(
-                "compacted",
-                **names,
-                first_dirty_offset=end.first_dirty_offset,
-                records_read=end.records_read,
-                records_kept=end.records_kept,
-                bytes_read=end.bytes_read,
-                bytes_kept=end.bytes_kept,
-                seconds=round(asyncio.get_running_loop().time() - began_s, 3),
-            )
+            if end is not None:
+                self._unavailable, self.problem = 0, None
+            return end
+        return None

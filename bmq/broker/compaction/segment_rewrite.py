@@ -1,4 +1,4 @@
-"""Rewrites the segments of a partition that is compacted: writes the records that are left, and swaps the new segments in.
+"""Rewrites segments of a partition, to compact or to merge them: writes the records that are left, and swaps the new segments in.
 
 The log does not change until a manifest names the new segment, group by group. Readers find the old files until these are
 deleted, after file.delete.delay.ms. A compaction that ends in the middle leaves a whole log, and at worst an unnamed file.
@@ -89,6 +89,24 @@ class SegmentRewrite:
             index_interval_bytes=files.index_interval_bytes,
         )
 
+    def plan_merge(self, group: tuple[Extent, ...], now_ms: int) -> CleaningPlan:
+        """The plan that makes one segment of the group, and drops nothing."""
+        return CleaningPlan(
+            topic=self._partition.topic_name,
+            partition=self._partition.topic_partition.partition,
+            groups=(group,),
+            paths=(tuple(self._paths.segment(extent.leader_epoch, extent.roll) for extent in group),),
+            first_dirty_offset=self._files.first_dirty_offset,
+            now_ms=now_ms,
+            delete_retention_ms=0,
+            marker_retention_ms=0,
+            aborted=(),
+            last_records=(),
+            map_bytes=0,
+            index_interval_bytes=self._files.index_interval_bytes,
+            is_merge=True,
+        )
+
     async def run(self, plan: CleaningPlan, cleaning: LogCleaning) -> CleaningEnd:
         """Raises CleaningInterrupted, Uncleanable, KafkaError, StoreError: then the log is whole, compacted in part."""
         coming = iter(plan.groups)
@@ -100,16 +118,19 @@ class SegmentRewrite:
                         case CleanedBytes(data):
                             self._require_owning()
                             if self._file is None:
-                                self._file = await self._open(group)
+                                self._file = await self._open(group, plan)
                                 self._require_replicas(self._file.writer)
                             await self._file.writer.append([data])
                             await self._pace(len(data))
                         case CleanedGroup(count, index, dropped_aborts):
                             self._require_owning()
                             await self._swap(group[:count], index, dropped_aborts)
+                            if not plan.is_merge:  # else each reader finds the same records
+                                self._changes.compacted_below(group[count - 1].end_offset)
                             group = next(coming, ())
                         case CleaningEnd(first_dirty_offset):
-                            await self._changes.apply(lambda files: files.compacted_to(first_dirty_offset))
+                            if not plan.is_merge:
+                                await self._changes.apply(lambda files: files.compacted_to(first_dirty_offset))
                             return event
         finally:
             if self._file is not None and not await self._file.discard():
@@ -126,8 +147,9 @@ class SegmentRewrite:
         if shortage := shortage_of(writer.path, writer.replicas, self._partition.config, wanted):
             raise CleaningInterrupted(shortage)
 
-    async def _open(self, group: Iterable[Extent]) -> _CleanedFile:
-        store, roll = self._context.store, self._files.next_cleaned_roll()
+    async def _open(self, group: Iterable[Extent], plan: CleaningPlan) -> _CleanedFile:
+        store, files = self._context.store, self._files
+        roll = files.next_merged_roll() if plan.is_merge else files.next_cleaned_roll()
         writer = await store.create_segment(
             self._paths.segment(self._paths.leader_epoch, roll),
             holder=self._context.holder,
@@ -163,7 +185,6 @@ class SegmentRewrite:
             else:
                 self._changes.leave_behind((file.writer.path, index_path))
             raise
-        self._changes.compacted_below(replaced[-1].end_offset)
 
 
 class _CleanedFile:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from bmq.arrow_records.batch_headers import CODEC_MASK, scan
-from bmq.log.names import is_cleaned, partition_directory, renamed_path
+from bmq.log.names import may_have_gaps, partition_directory, renamed_path
 from bmq.log.origin import Origin
 from bmq.log.partition_log import TopicPartition
 from bmq.log.partition_view import PartitionView, view_partition
@@ -177,7 +177,7 @@ def tasks_of(view: PartitionView, topic: str, partition: int) -> list[SegmentTas
                 valid_bytes=segment.valid_bytes,
                 file_bytes=segment.file_bytes,
                 is_open=segment.is_open,
-                is_compacted=is_cleaned(segment.roll),
+                is_compacted=may_have_gaps(segment.roll),
             )
         )
     return tasks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,13 @@ async def test_a_small_log_is_cleaned_by_a_process_as_any_other_but_not_one_afte
         now_s[0] += passed_s
         await begun(cleaning, plan)
     assert [options.is_brief for options in began(tmp_path)] == [True, False, True, False, False, True]
+
+
+async def test_a_merge_always_gives_way(tmp_path: Path) -> None:
+    cleaning = cleaning_by(ENDING, tmp_path, turns=lambda _: None)
+    await begun(cleaning, replace(SMALL, is_merge=True))
+    await begun(cleaning, SMALL)
+    assert [options.is_brief for options in began(tmp_path)] == [False, True]
 
 
 async def test_a_process_of_the_other_kind_is_replaced(tmp_path: Path) -> None:
