@@ -15,7 +15,7 @@ import bmq.cli.main, bmq.cli.commands, bmq.server.process, bmq.local_store.store
 print(*sorted({name for name in sys.modules}))
 """
 NOT_NEEDED = (
-    ("fastapi", "the REST pages are built behind the start"),
+    ("fastapi", "the REST pages are built when they are asked for"),
     ("httpx", "only `bmq cluster` asks others"),
     ("confluent_kafka", "only commands that are clients of a cluster need it"),
     ("sqlglot", "only the filters of views are parsed"),
