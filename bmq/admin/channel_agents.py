@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Final
+
+from bmq.dataclass import dataclass
 
 AGENTS_MAX: Final = 10_000
 FORGOTTEN_AFTER_MS: Final = 60 * 60 * 1000

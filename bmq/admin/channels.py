@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
@@ -14,6 +13,7 @@ from bmq.admin.ports import TableController
 from bmq.channels.channel import Channel
 from bmq.controller.channels import ChannelChange, ChannelRefused, decide_delete_channel, decide_put_channel
 from bmq.controller.decision import Decision
+from bmq.dataclass import dataclass
 from bmq.metadata.image import MetadataImage
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.default_topic import default_topic

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from bmq.admin.orders import OrderRefused
 from bmq.aio.answers import awaited_answer
+from bmq.dataclass import dataclass
 from bmq.log.clock import Clock
 from bmq.log.partition_log import AppendResult, LoneAppend, ProducedBatch, TopicPartition
 from bmq.log.timers.announcements import START, Position

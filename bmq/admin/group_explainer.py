@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from bmq.admin.group_reasons import (
@@ -21,6 +21,7 @@ from bmq.admin.group_reasons import (
 from bmq.admin.orders import UnknownSubject
 from bmq.coordinator.consumer.consumer_protocol import decode_assignment
 from bmq.coordinator.subscription_type import SubscriptionType, subscription_of
+from bmq.dataclass import dataclass
 from bmq.log.partition_log import TopicPartition
 from bmq.metadata.image import NO_LEADER, MetadataImage
 from bmq.protocol.apis import ApiKey

@@ -13,13 +13,13 @@ import math
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from bmq.admin.metrics_settings import MetricsSettings
+from bmq.dataclass import dataclass
 from bmq.log.partition_log import TopicPartition
 from bmq.metadata.image import MetadataImage
 

@@ -6,12 +6,13 @@ The first reason is the one to look at first. DELIVERABLE and BEHIND say that no
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 from bmq.coordinator.share_state.window import SPAN_MAX
+from bmq.dataclass import dataclass
 from bmq.protocol.share_state_messages import ExplainedPartition
 
 UNKNOWN: Final = -1

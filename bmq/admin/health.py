@@ -7,9 +7,10 @@ Why: the reasons below, the gravest first.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+from bmq.dataclass import dataclass
 
 RECENT_S: Final = 600
 """For how long a logged error and a stall are reasons."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from random import Random
 from typing import Final
 
@@ -45,6 +44,7 @@ from bmq.admin.stored_tasks import StoredTask, read_stored, stored_text
 from bmq.admin.tasks import Task, TaskBook, TooBusy
 from bmq.controller.moves import Move
 from bmq.controller.replica_placement import owner_nodes
+from bmq.dataclass import dataclass
 from bmq.log.clock import Clock
 from bmq.metadata.image import MetadataImage
 from bmq.protocol.error_codes import ErrorCode

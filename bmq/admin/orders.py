@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from bmq.controller.balancer import equalize
 from bmq.controller.failover import NextOwners
 from bmq.controller.moves import Move
 from bmq.controller.replica_placement import owner_nodes
+from bmq.dataclass import dataclass
 from bmq.metadata.image import ROLE_BROKER, MetadataImage, Node, PartitionImage, TopicImage
 from bmq.protocol.errors import BmqError
 

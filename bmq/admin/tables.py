@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from uuid import UUID
 
 import structlog
@@ -18,6 +17,7 @@ from bmq.controller.tables import (
     decide_drop_table,
     find_table,
 )
+from bmq.dataclass import dataclass
 from bmq.log.partition_log import TopicPartition
 from bmq.metadata.image import MetadataImage
 from bmq.table_definitions.definition import TableDefinition

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from random import Random
 from typing import Final
 
+from bmq.dataclass import dataclass
 from bmq.log.clock import Clock
 from bmq.protocol.errors import BmqError
 

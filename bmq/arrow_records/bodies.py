@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
 from bmq.arrow_records.batch_headers import Headers
+from bmq.dataclass import dataclass
 from bmq.log import batch_bodies
 from bmq.log.batch_bodies import Scratch
 from bmq.log.origin import DamagedBatch, Origin

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bmq.arrow_records.batch_headers import CONTROL
+from bmq.dataclass import dataclass
 from bmq.protocol.compression import Buffer, Compression, compress
 from bmq.protocol.record_batch import (
     LOG_APPEND_TIME,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
+
+from bmq.dataclass import dataclass
 
 COLUMNS: Final = (
     "offset",

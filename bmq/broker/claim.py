@@ -14,8 +14,8 @@ delete      A leftover stands beside its sealed directory, so nobody owns it, no
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from bmq.dataclass import dataclass
 from bmq.log.names import (
     EpochListing,
     PartitionPaths,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import field
 from random import Random
 from typing import Annotated, Final, NamedTuple
 
@@ -24,6 +24,7 @@ from bmq.broker.search_pace import SearchPace
 from bmq.broker.segment_size import FIRST_BYTES
 from bmq.broker.start_queue import StartQueue
 from bmq.broker.tail_cache import TailCache
+from bmq.dataclass import dataclass
 from bmq.log.clock import Clock
 from bmq.log.index_cache import INDEX_CACHE_BYTES_MAX, IndexCache
 from bmq.log.store import Durability, SegmentStore

@@ -6,9 +6,9 @@ runtime's own record of the batch can pass through the queue without being copie
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from bmq.dataclass import dataclass
 from bmq.log.partition_log import Batch
 from bmq.protocol.error_codes import ErrorCode
 

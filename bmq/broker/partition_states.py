@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 from typing import ClassVar
 
 from bmq.broker.in_flight_batches import InFlightBatches
 from bmq.broker.partition_events import ANY_BYTES, Effect, Limits, Segment
+from bmq.dataclass import dataclass
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 

@@ -6,7 +6,7 @@ answer; every step picks up what an earlier try has done.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from bmq.broker.claim import OpenFile, claim_directory, fence_older_owners, find_open_files, open_files_in
 from bmq.broker.context import BrokerContext
@@ -20,6 +20,7 @@ from bmq.broker.partition_events import (
     ManifestWritten,
     SealDirectories,
 )
+from bmq.dataclass import dataclass
 from bmq.log.checkpoint import FilesLeftOpen
 from bmq.log.names import EpochListing, PartitionPaths
 from bmq.log.partition_files import PartitionFiles

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from bmq.channels.channel import Channel, InvalidChannel, channel_to_json, parse_channel
+from bmq.dataclass import dataclass
 
 CHANNELS_MAX: Final = 1_000
 SET_BYTES_MAX: Final = 4 * 1024 * 1024

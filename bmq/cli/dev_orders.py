@@ -7,7 +7,7 @@ import json
 import sys
 import time
 from collections import deque
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from bmq.dataclass import dataclass
 from bmq.dev.cluster import Plan
 from bmq.dev.cluster_file import ClusterBusy, ClusterFile, NoCluster, exclusive
 from bmq.dev.control import NodeStatus, give_order

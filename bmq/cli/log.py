@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -17,6 +17,7 @@ from bmq.cli.log_files import stored_partitions
 from bmq.cli.loss import describe_loss
 from bmq.cli.operator_holder import operator_holder
 from bmq.cli.setting_options import ConfigFile, Data, StoreUrl, load
+from bmq.dataclass import dataclass
 from bmq.log.copied_root import adopt_root
 from bmq.log.damage import accept
 from bmq.log.partition_view import SegmentView, locate_segments, view_partition

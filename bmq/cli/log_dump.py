@@ -6,7 +6,6 @@ import asyncio
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
@@ -35,6 +34,7 @@ from bmq.cli.log_files import (
 )
 from bmq.cli.setting_options import ConfigFile, Data, StoreUrl, load
 from bmq.cli.state_records import STATE_TOPICS, StateRecord, decode_state_record, plain, snapshot_records
+from bmq.dataclass import dataclass
 from bmq.log.partition_view import PartitionView, SegmentView
 from bmq.log.segment_reader import BadBatch
 from bmq.log.store import CorruptFile, FileMissing, SegmentStore

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from bmq.cli.state_records import plain
+from bmq.dataclass import dataclass
 from bmq.log.aborted_transactions import AbortedTransactions
 from bmq.log.checksummed_parts import CONTAINER_BYTES_MAX
 from bmq.log.manifest import MANIFEST_BYTES_MAX, Manifest

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 from bmq.coordinator.offsets.offset_columns import PackedOffsets
 from bmq.coordinator.offsets.pending_offsets import OpenTransaction
 from bmq.coordinator.snapshot import decode_snapshot
+from bmq.dataclass import dataclass
 from bmq.log.damage import Damage, end_damage, is_accepted
 from bmq.log.damage_report import DamageReport, accepted_losses, report_damage
 from bmq.log.names import TOPICS_DIRECTORY, parse_epoch_directory

@@ -11,7 +11,6 @@ import ipaddress
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from bmq.dataclass import dataclass
 from bmq.protocol.errors import BmqError
 from bmq.security.node_certificates import NODE_URI, is_host, is_ip_address, is_node_name
 

@@ -12,10 +12,11 @@ import os
 import stat
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, field, fields
 from pathlib import Path
 from typing import Any, Final
 
+from bmq.dataclass import dataclass
 from bmq.protocol.errors import BmqError
 
 PROFILE_VARIABLE: Final = "BMQ_PROFILE"

@@ -6,11 +6,12 @@ A frame: a byte for its kind, four for the length of what follows, least first.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from enum import IntEnum
 from struct import Struct
 from typing import Final
 
+from bmq.dataclass import dataclass
 from bmq.log.aborted_transactions import AbortedEntry
 from bmq.log.compaction import CleanedBytes, CleanedGroup, CleaningEnd, CleaningEvent, CleaningPlan
 from bmq.log.manifest import Extent

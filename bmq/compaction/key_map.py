@@ -6,9 +6,9 @@ one hash would lose a record. SipHash is keyed, so nobody can choose keys that c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from bmq.dataclass import dataclass
 from bmq.protocol.compression import Buffer
 from bmq.records import key_compaction
 from bmq.records.batch_layout import SLOT, Bodies, Chosen, KeyTable, Noted

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple, NoReturn, Protocol
 
 from bmq.compaction.batch_cleaner import with_some, without_records
+from bmq.dataclass import dataclass
 from bmq.log.aborted_transactions import AbortedEntry
 from bmq.log.batch_bodies import Scratch, open_bodies
 from bmq.log.batch_scan import scan

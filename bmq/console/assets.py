@@ -9,10 +9,11 @@ from __future__ import annotations
 import gzip
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Final
+
+from bmq.dataclass import dataclass
 
 PAGE: Final = "index.html"
 CONTENT_TYPES: Final = {

@@ -11,7 +11,6 @@ and the number of moves at a time is limited.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 from itertools import islice
 from typing import Final
@@ -19,6 +18,7 @@ from uuid import UUID
 
 from bmq.controller.moves import Move
 from bmq.controller.partition_reports import Rates
+from bmq.dataclass import dataclass
 from bmq.metadata.image import MetadataImage, Node, PartitionImage, TopicImage
 
 Key = tuple[UUID, int]

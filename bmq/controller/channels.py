@@ -6,13 +6,13 @@ Here a channel is only configuration: agents follow it, and deleting a channel l
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from bmq.channels.channel import Channel, InvalidChannel, channel_to_json
 from bmq.channels.channel_set import CHANNELS_MAX, SET_BYTES_MAX
 from bmq.channels.stored import StoredChannel, UnreadableChannel, stored_channel
 from bmq.controller.decision import Decision
+from bmq.dataclass import dataclass
 from bmq.metadata.image import INTERNAL_TOPICS, MetadataImage
 from bmq.metadata.state import ALL_CHANNELS, CHANNEL_CONFIG, CHANNELS_VERSION_CONFIG
 from bmq.protocol.error_codes import ErrorCode

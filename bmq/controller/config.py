@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from bmq.controller.balancer import BalancerLimits
 from bmq.controller.failover import FAILOVERS_AT_FIRST, IDLE_FAILOVER_DELAY_MS
 from bmq.controller.topics import TopicLimits
+from bmq.dataclass import dataclass
 
 RunAside = Callable[[Callable[[], None]], Awaitable[None]]
 

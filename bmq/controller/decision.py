@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec, TypeVar
 
+from bmq.dataclass import dataclass
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.metadata_records import MetadataRecord
 from bmq.protocol.turns import at_once

@@ -7,11 +7,12 @@ login by the token gives a user; the bounds below, where Kafka has none.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from bmq.controller.decision import Decision
 from bmq.controller.security_level import security_level_records
+from bmq.dataclass import dataclass
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.create_delegation_token_request import CreateDelegationTokenRequest

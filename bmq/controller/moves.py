@@ -6,12 +6,12 @@ A move is metadata: the next owner asks the present one to let go, and starts. N
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
 from bmq.controller.decision_context import DecisionContext
 from bmq.controller.failover import NextOwners
 from bmq.controller.replica_placement import replicas_including
+from bmq.dataclass import dataclass
 from bmq.protocol.metadata_records import PartitionChangeRecord
 
 

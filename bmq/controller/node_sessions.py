@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from bmq.dataclass import dataclass
 
 LATE_CHECK_S: Final = 1.0
 """A check this late means that this process was held up and may have unread heartbeats."""

@@ -8,11 +8,11 @@ go to zero. Times are the event loop's, in seconds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import exp
 from typing import Final
 from uuid import UUID
 
+from bmq.dataclass import dataclass
 from bmq.metadata.image import MetadataImage, PartitionImage
 from bmq.protocol.internal_messages import PartitionReport
 

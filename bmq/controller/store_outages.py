@@ -8,9 +8,9 @@ The nodes notice an outage and its end at different moments: therefore both last
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from bmq.dataclass import dataclass
 from bmq.metadata.image import ROLE_BROKER, Node
 from bmq.protocol.internal_messages import StoreState
 

@@ -7,11 +7,11 @@ there.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 from bmq.controller.decision import Decision
+from bmq.dataclass import dataclass
 from bmq.metadata.image import INTERNAL_TOPICS, MetadataImage
 from bmq.metadata.state import TABLE_CONFIG
 from bmq.protocol.error_codes import ErrorCode

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
@@ -20,6 +19,7 @@ from bmq.controller.decision import Deciding, Decision
 from bmq.controller.mutation_quotas import uncharged
 from bmq.controller.replica_placement import new_partition, owner_nodes, place
 from bmq.controller.views import base_of, require_unviewed
+from bmq.dataclass import dataclass
 from bmq.metadata.broker_configs import BrokerConfigs
 from bmq.metadata.config_keys import InvalidConfig
 from bmq.metadata.image import METADATA_TOPIC_NAME, MetadataImage, Node, PartitionImage

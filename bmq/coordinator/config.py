@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from bmq.coordinator.subscription_type import subscription_of
+from bmq.dataclass import dataclass
 from bmq.protocol.dead_letters import DeadLetterTerms
 from bmq.protocol.retry_backoff import backoff_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import ClassVar, Final
 
@@ -23,6 +23,7 @@ from bmq.coordinator.modern.group_runtime import Counts, GroupRuntime, Host, Vol
 from bmq.coordinator.modern.member_timers import Due, TimerKind, TimerOrder
 from bmq.coordinator.runtime.moment import Moment
 from bmq.coordinator.topics import CurrentTopics, MayDescribe, TopicChanges
+from bmq.dataclass import dataclass
 from bmq.protocol.consumer_group_records import RECORD_TYPES
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.group_terms_cache import NO_CONFIGS, GroupTermsCache

@@ -11,7 +11,6 @@ import contextlib
 import struct
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -44,6 +43,7 @@ from bmq.coordinator.snapshot import ShardState, decode_snapshot, encode_snapsho
 from bmq.coordinator.streams.streams_group import StreamsGroup
 from bmq.coordinator.streams_groups import StreamsGroups
 from bmq.coordinator.topics import CurrentTopics, MayDescribe, TopicChanges
+from bmq.dataclass import dataclass
 from bmq.log.clock import Clock
 from bmq.log.partition_log import ReplayableLog
 from bmq.log.state_log import Producer, SnapshotPolicy

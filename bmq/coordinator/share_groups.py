@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, Final
 from uuid import UUID
 
@@ -21,6 +21,7 @@ from bmq.coordinator.share_membership.heartbeat import ShareContext, expire
 from bmq.coordinator.share_membership.share_group import SHARE, ShareGroup, StateTopics
 from bmq.coordinator.subscription_type import SubscriptionType, subscription_of
 from bmq.coordinator.topics import CurrentTopics
+from bmq.dataclass import dataclass
 from bmq.protocol.group_terms_cache import NO_CONFIGS, GroupTermsCache
 from bmq.protocol.share_group_records import RECORD_TYPES, CurrentKey
 

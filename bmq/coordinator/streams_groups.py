@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, Final
 
 import structlog
@@ -21,6 +21,7 @@ from bmq.coordinator.streams.member import MemberState
 from bmq.coordinator.streams.streams_group import STREAMS, StreamsGroup
 from bmq.coordinator.streams.topology_description import DESCRIPTION_BYTES_MAX, DESCRIPTIONS_BYTES_MAX, KnownDescription
 from bmq.coordinator.topics import CurrentTopics, Topics
+from bmq.dataclass import dataclass
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError

@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -17,6 +17,7 @@ import structlog
 from bmq.channels.channel import InvalidChannel
 from bmq.channels.channel_set import SET_BYTES_MAX, ChannelSet, channel_set_to_json, parse_channel_set
 from bmq.databus.spool.files import read_small, replace_file
+from bmq.dataclass import dataclass
 from bmq.rest_client.client import RestClient
 from bmq.rest_client.login import LoginUnusable, RestLogin
 

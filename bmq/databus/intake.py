@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple, Protocol
 
 from bmq.channels.channel import SpoolFull
@@ -20,6 +20,7 @@ from bmq.databus.spool.errors import SpoolUnusable, SpoolWriteFailed
 from bmq.databus.spool.frame import BODY_BYTES_MAX, body_bytes, encoded_frame
 from bmq.databus.spool.frame import record_fields as spooled_fields
 from bmq.databus.spool.spool import Spool, SpoolBudget
+from bmq.dataclass import dataclass
 
 FULL_RETRY_MS: Final = 1_000
 STOPPING_RETRY_MS: Final = 2_000

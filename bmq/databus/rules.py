@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 from bmq.channels.channel import Channel, InvalidChannel, KeyBy, SchemaCheck, SpoolFull
@@ -13,6 +13,7 @@ from bmq.channels.value_schema import SchemaCheckMissing, ValueCheck
 from bmq.databus.rate_limit import RateLimit
 from bmq.databus.record_fields import headers_at
 from bmq.databus.socket_frame import Code
+from bmq.dataclass import dataclass
 
 
 class Refusal(NamedTuple):

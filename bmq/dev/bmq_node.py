@@ -6,12 +6,13 @@ import asyncio
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
 import httpx
 
+from bmq.dataclass import dataclass
 from bmq.dev.bmq_plan import ServerPlan
 from bmq.dev.daemon import Daemon, DaemonFailed
 from bmq.dev.http_get import HttpsAccess, http_get

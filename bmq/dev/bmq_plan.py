@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Self
 
+from bmq.dataclass import dataclass
 from bmq.dev.cluster import NodePlan
 from bmq.dev.hadoop_configuration import ClusterPlan
 from bmq.dev.ports import HOST

@@ -7,10 +7,11 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
+from bmq.dataclass import dataclass
 from bmq.dev.cluster import Plan
 from bmq.hdfs.config import Address
 from bmq.protocol.errors import BmqError

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Final
 
+from bmq.dataclass import dataclass
 from bmq.dev.cluster import DevCluster, Order
 from bmq.dev.ports import HOST
 from bmq.hdfs.config import Address

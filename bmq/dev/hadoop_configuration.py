@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 from xml.sax.saxutils import escape
 
+from bmq.dataclass import dataclass
 from bmq.dev.ports import HOST
 from bmq.hdfs.config import Address
 from bmq.hdfs.security import Protection

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass
 
 import httpx
 
+from bmq.dataclass import dataclass
 from bmq.hdfs.config import Address
 from bmq.rest_client.login import RestLogin
 

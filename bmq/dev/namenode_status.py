@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass
 from typing import Any, Final
 
 import httpx
 
+from bmq.dataclass import dataclass
 from bmq.dev.http_get import http_get
 from bmq.hdfs.config import Address
 

@@ -9,10 +9,10 @@ import json
 import secrets
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bmq.dataclass import dataclass
 from bmq.dev.certificates import new_certificates
 from bmq.election.zookeeper_security import DIGEST_MD5, NodeAccess, ZooKeeperSecurity
 from bmq.rest_client.login import RestLogin

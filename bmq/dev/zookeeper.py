@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from types import TracebackType
 from typing import Any, Final, Self
 
+from bmq.dataclass import dataclass
 from bmq.dev.cluster import Order
 from bmq.dev.daemon import START_WAIT_S, Daemon, WrongDaemonState
 from bmq.dev.java import QUICK_START_JVM_OPTIONS, ZOOKEEPER_JARS, java_command

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final, Self
 
+from bmq.dataclass import dataclass
 from bmq.election.election import ElectionError
 
 ZOOKEEPER_PORT: Final = 2181

@@ -10,9 +10,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Final
 
+from bmq.dataclass import dataclass
 from bmq.election.election import ControllerClaim, Member, MetadataMark
 
 EPOCH_MAX: Final = 2**31 - 1  # a controller epoch is an int32 in Kafka's protocol

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kazoo.exceptions import NoNodeError
 
+from bmq.dataclass import dataclass
 from bmq.election.election import ControllerClaim, ElectionError, ForeignElection, Member, MetadataMark
 from bmq.election.zookeeper_layout import EPOCH_MAX, Layout, decode_claim, decode_epoch, decode_mark, encoded
 from bmq.election.zookeeper_session import Interrupted, SessionClosed, ZooKeeperSession

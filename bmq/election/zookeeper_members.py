@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
 import structlog
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
+from bmq.dataclass import dataclass
 from bmq.election.election import DuplicateNode, Member
 from bmq.election.zookeeper_layout import Layout, decode_member, encoded
 from bmq.election.zookeeper_session import SessionClosed, ZooKeeperSession

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ssl
 import stat
-from dataclasses import dataclass
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from bmq.dataclass import dataclass
 from bmq.election.election import ElectionError
 from bmq.extras import install_command
 

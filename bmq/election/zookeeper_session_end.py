@@ -10,9 +10,9 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
+from bmq.dataclass import dataclass
 from bmq.election.election import ElectionUnavailable
 from bmq.election.zookeeper_security import OPEN, BadZooKeeperSecurity, ZooKeeperSecurity
 from bmq.election.zookeeper_wire import (

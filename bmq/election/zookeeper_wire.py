@@ -6,8 +6,10 @@ Each request and each answer is a jute record behind its length.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
+
+from bmq.dataclass import dataclass
 
 ANSWER_BYTES_MAX: Final = 4096
 LENGTH: Final = struct.Struct(">i")

@@ -7,9 +7,10 @@ import binascii
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from bmq.dataclass import dataclass
 from bmq.gateway.failure import GatewayFailed
 
 HEADER: Final = "authorization"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 from uuid import UUID
 
 import structlog
 
+from bmq.dataclass import dataclass
 from bmq.gateway.failure import GatewayFailed
 from bmq.gateway.held_records import HeldRecord
 from bmq.gateway.kafka_links import CALL_S, KafkaLinks

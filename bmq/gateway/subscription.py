@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from bmq.dataclass import dataclass
 from bmq.gateway.failure import invalid
 from bmq.gateway.held_records import HeldRecord
 from bmq.gateway.v1 import gateway_pb2

@@ -7,9 +7,9 @@ server that refuses SIMPLE says so in its first answer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Protocol
 
+from bmq.dataclass import dataclass
 from bmq.hdfs.errors import (
     AuthenticationRequired,
     PermissionRefused,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from bmq.dataclass import dataclass
 from bmq.hdfs.config import Address
 from bmq.hdfs.proto.hdfs_pb2 import DatanodeInfo as DatanodeInfoMessage
 from bmq.hdfs.proto.hdfs_pb2 import ExtendedBlock as ExtendedBlockMessage

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from bmq.dataclass import dataclass
 from bmq.hdfs.config import Address
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
+from bmq.dataclass import dataclass
 from bmq.hdfs.security import BadSecurity, HadoopSecurity
 from bmq.log.json_adapter import Field
 from bmq.log.padding import UNIT_BYTES

@@ -9,12 +9,12 @@ that then crosses a chunk's end is acknowledged with a wrong checksum on disk. N
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from struct import Struct
 from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
+from bmq.dataclass import dataclass
 from bmq.hdfs.buffer_slices import parts_of
 from bmq.hdfs.chunk_checksums import chunk_checksums, write_chunk_checksums
 from bmq.hdfs.proto.transfer_pb2 import PipelineAck, TransferStatus

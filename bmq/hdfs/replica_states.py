@@ -7,10 +7,10 @@ replicas is a prefix of the same stream and holds every acknowledged byte, and t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from bmq.dataclass import dataclass
 from bmq.hdfs.blocks import DataNode
 
 NODES_LEAST: Final = 2  # to close a block on, while there may be more

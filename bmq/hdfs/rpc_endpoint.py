@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import Generic
 
 from google.protobuf.message import Message
 
+from bmq.dataclass import dataclass
 from bmq.hdfs.authentication import Authentication
 from bmq.hdfs.config import Address
 from bmq.hdfs.errors import CallTimedOut, ConnectionLost

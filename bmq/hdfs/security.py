@@ -7,11 +7,11 @@ then the other settings have no effect.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Final
 
+from bmq.dataclass import dataclass
 from bmq.hdfs.delegation_token import DelegationToken
 from bmq.log.store import StoreError
 from bmq.security.kerberos.principals import NoHostName, server_principal

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
+from bmq.dataclass import dataclass
 from bmq.hdfs.block_stream import BlockStream
 from bmq.hdfs.blocks import Block, DataNode, LocatedBlock
 from bmq.hdfs.proto.hdfs_pb2 import HdfsFileStatus

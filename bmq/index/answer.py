@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from bmq.dataclass import dataclass
 from bmq.index.completeness import PartitionAnswer
 from bmq.index.pruning import Estimate
 from bmq.index.topic_reader import LogRecord

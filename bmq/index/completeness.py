@@ -7,7 +7,8 @@ the topic, as far as bounds on bytes and time allow. What is below the log's sta
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from bmq.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ import base64
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from bmq.dataclass import dataclass
 from bmq.index.errors import QueryRefused
 from bmq.index.query import Selection
 from bmq.index.values import Value, json_of, value_of

@@ -11,12 +11,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import duckdb
 import pyarrow as pa
 
+from bmq.dataclass import dataclass
 from bmq.hdfs.location import is_hdfs
 from bmq.index.answer import Answer, Row
 from bmq.index.completeness import PartitionAnswer, partition_answers, partition_states, tail_ranges

@@ -10,7 +10,6 @@ import base64
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -19,6 +18,7 @@ from pyiceberg.exceptions import ValidationError
 from pyiceberg.io import PY_IO_IMPL, load_file_io
 from pyiceberg.table import FileScanTask, StaticTable
 
+from bmq.dataclass import dataclass
 from bmq.hdfs.location import is_hdfs
 from bmq.index.errors import IndexMismatch, QueryTooWide, SourceAway
 from bmq.index.pruning import Estimate, bounds_of, bytes_of, iceberg_filter, may_match

@@ -8,7 +8,6 @@ statistics of the row groups, which the files' footers have, give a better one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
@@ -22,6 +21,7 @@ from pyiceberg.expressions import (
     StartsWith,
 )
 
+from bmq.dataclass import dataclass
 from bmq.index.query import Between, Selection
 from bmq.index.values import Value, after_prefix
 

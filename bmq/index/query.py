@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final
@@ -20,6 +19,7 @@ from pydantic import (
     ValidationError,
 )
 
+from bmq.dataclass import dataclass
 from bmq.index.errors import QueryRefused
 from bmq.index.values import Value, json_of, time_of, value_of
 from bmq.table_definitions.definition import TableDefinition, sentence_of

@@ -6,13 +6,13 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from bmq.dataclass import dataclass
 from bmq.index.answer import Answer
 from bmq.index.engine import EngineLimits, QueryEngine
 from bmq.index.index_files import IndexFiles

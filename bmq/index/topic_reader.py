@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from bmq.dataclass import dataclass
 
 RECORD_BYTES: Final = 256
 """What a record takes beside its key, its value and its headers."""

@@ -7,10 +7,10 @@ client's address as its raw bytes, empty if it has no IP address.
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
 from typing import Any, Final
 
 from bmq.aio.loop_turns import run_in_turns
+from bmq.dataclass import dataclass
 from bmq.internode_client.link import LinkLost
 from bmq.internode_client.links import Links
 from bmq.protocol.apis import APIS, ApiKey, Route

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from dataclasses import dataclass
 from typing import Final
 
+from bmq.dataclass import dataclass
 from bmq.security.handshake_failures import node_dial_failure
 from bmq.security.internode import why_no_node
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Protocol, Self
 
 from bmq.controller.runtime import Controller
+from bmq.dataclass import dataclass
 from bmq.election.election import MetadataMark
 from bmq.internode_server.tail_sessions import TailSessions
 from bmq.membership.known_controller import KnownController

@@ -16,7 +16,6 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from stat import S_IWUSR
@@ -24,6 +23,7 @@ from threading import Lock
 from time import perf_counter, time_ns
 from typing import Final, ParamSpec, TypeVar
 
+from bmq.dataclass import dataclass
 from bmq.local_store.deletion import TreeDeletion, rest_s
 from bmq.local_store.file_part import UNSUPPORTED, LocalFilePart, OpenFile, OpenFiles, read_cached
 from bmq.local_store.lease import Lease, Leases

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
 from crc32c import crc32c
 
+from bmq.dataclass import dataclass
 from bmq.log.origin import DamagedBatch, Origin
 from bmq.protocol.compression import BadCompressedData, Buffer, Compression, decompress_into
 from bmq.protocol.record_batch import COMPRESSION_MASK, HEADER_BYTES, LENGTH_OVERHEAD_BYTES, LOG_APPEND_TIME

@@ -7,10 +7,11 @@ only: the newer one was never finished, so no owner acted on it; or an operator 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import structlog
 
+from bmq.dataclass import dataclass
 from bmq.log.aborted_files import with_filed_aborts
 from bmq.log.checksummed_parts import UnfinishedParts
 from bmq.log.damage import file_damage, read_named_in_turns, reason_of, require_accepted

@@ -6,9 +6,9 @@ Source: Kafka's LogCleanerManager (cleanableOffsets, maxCompactionDelay) and Cle
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Final, Protocol
 
+from bmq.dataclass import dataclass
 from bmq.log.aborted_transactions import AbortedEntry
 from bmq.log.config import LogConfig
 from bmq.log.manifest import Extent

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from bmq.dataclass import dataclass
 from bmq.log.lanes.stamps import LaneRule
 from bmq.log.store import Durability
 

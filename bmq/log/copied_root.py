@@ -7,9 +7,10 @@ that a manifest names, or has one of another length, is refused before anything 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from bmq.dataclass import dataclass
 from bmq.log.manifest import Manifest
 from bmq.log.names import (
     TOPICS_DIRECTORY,

@@ -14,12 +14,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Generator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Final, TypeVar
 
 import structlog
 
 from bmq.aio.loop_turns import run_in_turns
+from bmq.dataclass import dataclass
 from bmq.log.checksummed_parts import UnfinishedParts
 from bmq.log.store import AlreadyExists, CorruptFile, FileMissing, SegmentStore
 

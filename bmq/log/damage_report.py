@@ -6,9 +6,10 @@ every loss as accepted, and reports these losses.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
+from bmq.dataclass import dataclass
 from bmq.log.damage import ACCEPTED_PREFIX, Damage, StateDamaged
 from bmq.log.index_cache import IndexCache
 from bmq.log.names import EpochListing, PartitionPaths, open_name, parse_manifest

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from bmq.dataclass import dataclass
 from bmq.log.compaction import CleaningPlan
 from bmq.log.json_adapter import TypeAdapter, ValidationError
 from bmq.log.manifest import Extent

@@ -13,10 +13,11 @@ The file is a container of checksummed parts:
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import Annotated, ClassVar, Final
 
+from bmq.dataclass import dataclass
 from bmq.log.aborted_transactions import AbortedTransactions
 from bmq.log.checksummed_parts import CONTAINER_BYTES_MAX, CorruptParts, decode_parts, encode_parts
 from bmq.log.json_adapter import ConfigDict, Field, TypeAdapter, ValidationError

@@ -18,13 +18,14 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 
 import structlog
 from crc32c import crc32c
 
 from bmq.aio.loop_turns import run_in_turns
+from bmq.dataclass import dataclass
 from bmq.log.aborted_file_writer import AbortedFileWriter
 from bmq.log.consumed_retention import BacklogSize, bytes_of_extent_from
 from bmq.log.index_cache import IndexCache

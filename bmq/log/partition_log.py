@@ -8,13 +8,13 @@ result.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 import structlog
 
+from bmq.dataclass import dataclass
 from bmq.log.store import Buffer
 from bmq.log.timers.announcements import Position
 from bmq.log.timers.delayed_page import DelayedPage

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
 from bmq.aio.loop_turns import run_in_turns
+from bmq.dataclass import dataclass
 from bmq.log.aborted_files import with_filed_aborts
 from bmq.log.checksummed_parts import UnfinishedParts
 from bmq.log.damage import StateDamaged, file_damage, reason_of, require_accepted

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Final
 
 import structlog
 
 from bmq.aio.loop_turns import run_in_turns
+from bmq.dataclass import dataclass
 from bmq.log.aborted_transactions import AbortedTransactions
 from bmq.log.checkpoint import Checkpoint, find_checkpoint
 from bmq.log.epoch_history import EpochHistory

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from bmq.dataclass import dataclass
 from bmq.log.aborted_transactions import AbortedTransactions
 from bmq.log.manifest import Extent
 from bmq.log.segment_index import SegmentIndex

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass
 from typing import Final
 
+from bmq.dataclass import dataclass
 from bmq.log.damage import read_named
 from bmq.log.store import AlreadyExists, CorruptFile, FileMissing, SegmentStore, StoreError
 

@@ -18,10 +18,11 @@ from __future__ import annotations
 import json
 from array import array
 from bisect import bisect_left, bisect_right
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from itertools import pairwise
 from typing import Annotated, ClassVar, Final
 
+from bmq.dataclass import dataclass
 from bmq.log.aborted_transactions import AbortedTransactions
 from bmq.log.checksummed_parts import (
     CONTAINER_BYTES_MAX,

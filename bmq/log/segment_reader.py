@@ -6,9 +6,9 @@ It skips padding between batches. Replay, time look-ups and recovery use it; the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from bmq.dataclass import dataclass
 from bmq.log.padding import is_blank, is_padding, padding_end
 from bmq.log.partition_log import Location
 from bmq.log.store import Buffer, SegmentStore

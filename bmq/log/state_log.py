@@ -21,12 +21,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import Final, NamedTuple, Protocol
 
 import structlog
 
+from bmq.dataclass import dataclass
 from bmq.log.clock import Clock
 from bmq.log.partition_log import AppendResult, ReplayableLog, StateSnapshot, internal_batch
 from bmq.log.store import Buffer, CorruptFile, FencedWriter

@@ -7,10 +7,10 @@ Paths are relative to the cluster's root, with "/" between parts. Every store pa
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
+from bmq.dataclass import dataclass
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 from bmq.protocol.parts import FilePart

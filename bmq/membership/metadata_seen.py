@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
+from bmq.dataclass import dataclass
 from bmq.election.election import ControllerClaim, Election, MetadataMark
 from bmq.internode_client.links import Links
 from bmq.log.damage import Damage, end_damage

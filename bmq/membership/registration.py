@@ -11,13 +11,13 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 from uuid import UUID
 
 import structlog
 
+from bmq.dataclass import dataclass
 from bmq.election.election import ControllerClaim
 from bmq.internode_client.link import Link, LinkLost, LinkTimeout
 from bmq.internode_client.links import Links

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from random import Random
 
 from bmq.aio.backoff import Backoff
 from bmq.controller.failover import FAILOVERS_AT_FIRST, IDLE_FAILOVER_DELAY_MS
+from bmq.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

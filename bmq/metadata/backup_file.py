@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from crc32c import crc32c
 
+from bmq.dataclass import dataclass
 from bmq.metadata.image import MetadataImage
 from bmq.metadata.portable import portable_records
 from bmq.metadata.state import MetadataState, encode_snapshot

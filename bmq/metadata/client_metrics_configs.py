@@ -8,11 +8,11 @@ what they and the matched text are. What only java.util.regex knows (look-around
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import re2
 
+from bmq.dataclass import dataclass
 from bmq.metadata.config_keys import ConfigKey, ConfigType, InvalidConfig, split_list, table_of
 from bmq.metadata.topic_configs import VALUE_LENGTH_MAX
 from bmq.protocol.error_codes import ErrorCode

@@ -6,10 +6,11 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from ipaddress import ip_address
 from typing import Final, Protocol
 
+from bmq.dataclass import dataclass
 from bmq.metadata.config_keys import InvalidConfig, Value
 
 OVERRIDES: Final = "max.connections.per.ip.overrides"

@@ -8,10 +8,10 @@ not make an object for every change.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from bmq.dataclass import dataclass
 from bmq.protocol.errors import MalformedMessage
 from bmq.protocol.metadata_records import StateChangesRecord
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from uuid import UUID
 
+from bmq.dataclass import dataclass
 from bmq.log.config import LogConfig
 from bmq.metadata.credentials import Tokens, Users
 from bmq.security.acls import Acl

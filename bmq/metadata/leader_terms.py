@@ -8,8 +8,8 @@ behind, lasted 0 ms.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from bmq.dataclass import dataclass
 from bmq.metadata.history import StateChange
 from bmq.metadata.image import NO_LEADER, PartitionImage
 

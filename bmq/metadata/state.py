@@ -8,11 +8,12 @@ records for `replay_snapshot`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import islice
 from typing import Final
 from uuid import UUID
 
+from bmq.dataclass import dataclass
 from bmq.log.config import LogConfig
 from bmq.metadata.acl_journal import AclJournal
 from bmq.metadata.acls import acl_of, acl_record

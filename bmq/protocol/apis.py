@@ -5,8 +5,9 @@ messages/ are generated; tools/later_fields.py and later_messages.py have what 4
 `validVersions` of Apache Kafka.
 """
 
-from dataclasses import dataclass
 from enum import Enum, IntEnum
+
+from bmq.dataclass import dataclass
 
 
 class ApiKey(IntEnum):

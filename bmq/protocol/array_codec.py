@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
+from bmq.dataclass import dataclass
 from bmq.protocol.errors import MalformedMessage
 from bmq.protocol.turns import ELEMENTS_PER_TURN_MAX
 from bmq.protocol.wire import ELEMENTS_MAX, Buffer, Entity, is_number, read_unsigned_varint, too_many, unsigned_varint

@@ -9,10 +9,10 @@ partitions: KIP-1251.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from bmq.dataclass import dataclass
 from bmq.protocol import record_types
 from bmq.protocol.formats import FormatField
 from bmq.protocol.record_types import TARGET_EPOCH, RecordTypes, key_format, value_format

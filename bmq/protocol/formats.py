@@ -5,10 +5,10 @@ The modules in messages/ carry theirs (written by a generator), group_records.py
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
+from bmq.dataclass import dataclass
 from bmq.protocol.array_codec import ArrayCodec, compile_around
 from bmq.protocol.wire import Entity, EntityCodec, Field, compile_entity
 from bmq.protocol.wire_turns import TurnsCodec, compile_turns

@@ -9,12 +9,12 @@ Source: group-coordinator/src/main/resources/common/message of Apache Kafka; top
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from bmq.dataclass import dataclass
 from bmq.protocol.errors import MalformedMessage
 from bmq.protocol.formats import Format, FormatField
 from bmq.protocol.record_types import decode_prefixed, encode_prefixed, prefix_of

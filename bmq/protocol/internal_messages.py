@@ -7,11 +7,11 @@ ranges are in apis.py; two nodes speak the highest version both have (ApiVersion
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 from uuid import UUID
 
+from bmq.dataclass import dataclass
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.formats import Format, FormatField
 from bmq.protocol.lane_messages import FORMATS as LANE_FORMATS

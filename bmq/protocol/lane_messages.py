@@ -8,10 +8,10 @@ UNSTABLE_OFFSET_COMMIT while a transaction may still commit offsets of the group
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from bmq.dataclass import dataclass
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.formats import Format, FormatField
 

@@ -6,10 +6,10 @@ the interval. Decisions only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from bmq.dataclass import dataclass
 from bmq.protocol.formats import Format, FormatField
 from bmq.protocol.record_types import RecordTypes, value_format
 

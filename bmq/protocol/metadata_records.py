@@ -10,10 +10,11 @@ Source: metadata/src/main/resources/common/metadata of Apache Kafka, MetadataRec
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 from uuid import UUID
 
+from bmq.dataclass import dataclass
 from bmq.protocol.errors import MalformedMessage, UnsupportedVersion
 from bmq.protocol.formats import Format, FormatField, codec_of
 from bmq.protocol.wire import Buffer, read_unsigned_varint, unsigned_varint

@@ -8,10 +8,10 @@ equal keys.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Final, Generic, TypeVar
 
+from bmq.dataclass import dataclass
 from bmq.protocol.errors import MalformedMessage
 from bmq.protocol.formats import Format, FormatField, codec_of
 from bmq.protocol.wire import Buffer

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Protocol
 
+from bmq.dataclass import dataclass
 from bmq.protocol.apis import ALL_APIS, Api, ApiKey
 from bmq.protocol.turns import NO_TURNS, Turns
 

@@ -8,10 +8,10 @@ Source: group-coordinator/src/main/resources/common/message of Apache Kafka 4.3,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from bmq.dataclass import dataclass
 from bmq.protocol import record_types
 from bmq.protocol.formats import Format, FormatField
 from bmq.protocol.record_types import TARGET_EPOCH, RecordTypes, key_format, value_format

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 from uuid import UUID
 
+from bmq.dataclass import dataclass
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.formats import Format, FormatField
 

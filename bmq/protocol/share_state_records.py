@@ -14,10 +14,10 @@ takes three times as long.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from bmq.dataclass import dataclass
 from bmq.protocol.formats import Format, FormatField
 from bmq.protocol.record_types import RecordTypes, value_format
 

@@ -5,9 +5,9 @@ It may be sent again when the outcome of the first try is unknown: it names the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from bmq.dataclass import dataclass
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.formats import Format, FormatField

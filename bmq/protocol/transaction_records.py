@@ -9,10 +9,10 @@ Source: transaction-coordinator/src/main/resources/common/message of Apache Kafk
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from bmq.dataclass import dataclass
 from bmq.protocol.errors import MalformedMessage
 from bmq.protocol.formats import Format, FormatField
 from bmq.protocol.record_types import decode_prefixed, encode_prefixed, prefix_of

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
+from bmq.dataclass import dataclass
 from bmq.protocol.errors import MalformedMessage, TooManyElements
 
 Buffer = bytes | bytearray | memoryview

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from bmq.dataclass import dataclass
 from bmq.protocol.errors import MalformedMessage
 from bmq.protocol.turns import ELEMENTS_PER_TURN_MAX
 from bmq.protocol.wire import (

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from bmq.dataclass import dataclass
 from bmq.protocol.apis import APIS, ApiKey
 from bmq.protocol.codec import RequestHeader
 from bmq.protocol.request_context import RequestContext

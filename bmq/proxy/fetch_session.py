@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from bmq.dataclass import dataclass
 from bmq.log.partition_log import TopicPartition
 from bmq.metadata.image import MetadataImage, TopicImage
 from bmq.protocol.error_codes import ErrorCode

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 from pydantic import Field
 
+from bmq.dataclass import dataclass
 from bmq.protocol.frames import FORWARDED_BYTES_MAX, FRAME_BYTES_MAX_BETWEEN_NODES
 
 

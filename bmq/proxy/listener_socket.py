@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from bmq.dataclass import dataclass
 from bmq.protocol.request_context import ANONYMOUS
 from bmq.proxy.services import Services
 from bmq.security.handshake_failures import handshake_failure

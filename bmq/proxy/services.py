@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Protocol
 
+from bmq.dataclass import dataclass
 from bmq.log.clock import Clock
 from bmq.log.partition_log import ProducedBatch, TopicPartition
 from bmq.log.refused_sequences import RefusedSequences

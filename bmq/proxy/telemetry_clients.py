@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 from cachetools import LRUCache
 from crc32c import crc32c
 
+from bmq.dataclass import dataclass
 from bmq.metadata.client_metrics_configs import ALL_METRICS, INTERVAL_DEFAULT_MS, Subscription, subscription_of
 from bmq.protocol.compression import Compression
 from bmq.protocol.error_codes import ErrorCode

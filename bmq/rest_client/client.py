@@ -7,11 +7,11 @@ cluster, and a node sends its clients to no other.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import httpx
 
+from bmq.dataclass import dataclass
 from bmq.rest_client.login import LoginUnusable, RestLogin
 
 REDIRECTIONS_MAX: Final = 5

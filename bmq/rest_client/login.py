@@ -10,10 +10,11 @@ import ssl
 import stat
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Final
 
+from bmq.dataclass import dataclass
 from bmq.protocol.errors import BmqError
 
 SECRET_BYTES_MAX: Final = 16 * 1024

@@ -21,13 +21,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
 import structlog
 
 from bmq.aio.backoff import Backoff
+from bmq.dataclass import dataclass
 from bmq.election.election import ControllerClaim
 from bmq.internode_client.envelope import forward
 from bmq.internode_client.link import LinkLost

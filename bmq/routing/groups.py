@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ import structlog
 
 from bmq.coordinator.coordinator import GroupCoordinator
 from bmq.coordinator.offsets.commit_run import CommitDone
+from bmq.dataclass import dataclass
 from bmq.log.store import Buffer
 from bmq.metadata.image import OFFSETS_TOPIC_NAME, MetadataImage
 from bmq.protocol.apis import ApiKey

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
@@ -18,6 +18,7 @@ from uuid import UUID
 from bmq.broker.append_budget import AppendBudget
 from bmq.broker.tail_cache import TailCache
 from bmq.broker.waiters import Waiters
+from bmq.dataclass import dataclass
 from bmq.internode_client.link import Link, LinkLost
 from bmq.internode_client.links import Links
 from bmq.log.partition_log import (

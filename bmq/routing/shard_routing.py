@@ -16,13 +16,14 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from bmq.aio.backoff import Backoff
 from bmq.coordinator.runtime.directory import shard_of
 from bmq.coordinator.runtime.shard import Shard
+from bmq.dataclass import dataclass
 from bmq.internode_client.envelope import forward
 from bmq.internode_client.link import LinkLost
 from bmq.internode_client.links import Links

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import structlog
 
 from bmq.coordinator.transactions.marker_delivery import MarkerWriter
+from bmq.dataclass import dataclass
 from bmq.internode_client.link import LinkLost
 from bmq.internode_client.links import Links
 from bmq.log.partition_log import TopicPartition

@@ -12,9 +12,10 @@ import hmac
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Final
 
+from bmq.dataclass import dataclass
 from bmq.protocol.errors import BmqError
 from bmq.security.bearer import BearerRefused
 

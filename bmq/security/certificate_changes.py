@@ -8,9 +8,9 @@ Source: SslFactory.CertificateEntries of Apache Kafka (4.3).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from bmq.dataclass import dataclass
 from bmq.security.distinguished_names import Subject, distinguished_name
 
 ALLOW_DN_CHANGES: Final = "ssl.allow.dn.changes"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from bmq.dataclass import dataclass
 from bmq.security.loopback import is_loopback_host
 from bmq.security.node_certificates import node_of
 

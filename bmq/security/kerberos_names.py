@@ -11,9 +11,9 @@ Source: KerberosName, KerberosRule and KerberosShortNamer of Apache Kafka (4.3),
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
+from bmq.dataclass import dataclass
 from bmq.security.mapping_rules import NoRule, WrongRules, java_pattern, java_replacement
 
 DEFAULT: Final = "DEFAULT"

@@ -7,10 +7,11 @@ Source: SecurityProtocol and SaslConfigs of Apache Kafka.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Final
 
+from bmq.dataclass import dataclass
 from bmq.security.kerberos_names import ShortNameRules
 
 PLAIN: Final = "PLAIN"

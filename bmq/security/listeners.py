@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from bmq.dataclass import dataclass
 from bmq.security.kerberos_names import ShortNameRules, kerberos_name
 from bmq.security.listener_security import (
     GSSAPI,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import structlog
 
+from bmq.dataclass import dataclass
 from bmq.protocol.errors import BmqError
 from bmq.proxy.listener_socket import ListenerSocket
 from bmq.proxy.listener_view import services_at

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
 
+from bmq.dataclass import dataclass
 from bmq.hdfs.config import HdfsSettings, WriteMode
 from bmq.server.stores import StoreSettings
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import BeforeValidator
+
+from bmq.dataclass import dataclass
 
 
 def _listed(value: object) -> object:

@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from bmq.dataclass import dataclass
 from bmq.proxy.stats import ProxyStats
 
 if TYPE_CHECKING:  # rich is imported only for a terminal, so that a server without one starts sooner

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from bmq.admin.channel_watch import ChannelWatch
@@ -13,6 +13,7 @@ from bmq.controller.config import ControllerConfig
 from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.share_state.config import ShareStateConfig
 from bmq.coordinator.transactions.config import TransactionConfig
+from bmq.dataclass import dataclass
 from bmq.election.election import Election
 from bmq.internode_client.link_tls import LinkTls
 from bmq.log.clock import Clock

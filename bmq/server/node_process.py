@@ -140,7 +140,6 @@ async def _serve(settings: Settings, supervisor: Connection | None, levels: LogL
             tracing.register_metrics(REGISTRY)
         gc.freeze()
         _say_ready(settings.node_id, client, internal, rest_address)
-        node_rest.pages.begin()
         watchdog.start() if heartbeat is None else heartbeat.start()
         with live_summary(server) if heartbeat is None else nullcontext():
             ends: set[asyncio.Future[Any]] = {stop, server.failed}

@@ -6,12 +6,12 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from bmq.admin.logged_errors import LoggedErrors
 from bmq.admin.recent_logs import RecentLogs
+from bmq.dataclass import dataclass
 from bmq.server.listener_settings import is_secret
 from bmq.server.settings import Settings
 

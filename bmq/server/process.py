@@ -153,7 +153,6 @@ async def _serve(settings: Settings, levels: LogLevels, logs: OwnLogs) -> None:
         sys.stdout.write(f"bmq ready kafka={address[0]}:{address[1]} rest={rest_host}:{rest_port}\n")
         sys.stdout.flush()
         log.info("server_ready", kafka=f"{address[0]}:{address[1]}", rest=f"{rest_host}:{rest_port}")
-        pages.begin()
         with live_summary(server):
             ends: set[asyncio.Future[Any]] = {stop, server.replaced, server.failed}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

@@ -1,7 +1,7 @@
-"""The REST pages, built after the start: their imports take as long as starting everything else.
+"""The REST pages, built for the first request that needs them: their imports take half as long as a whole start.
 
-A server is ready without them. Until they are built, health is answered here and other requests wait. They are imported in a
-thread, so that Kafka clients are served meanwhile.
+A server is ready without them, and many a server is never asked for one. Until they are built, health is answered here and
+other requests wait. They are imported in a thread, so that Kafka clients are served meanwhile.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class RestPages:
-    """An ASGI application that exists at once. `build` makes the whole application; it runs in a thread, once. `is_ready`:
-    the health, as in the built pages. `why`: the reasons that it names to anyone; none where the pages ask for a right.
+    """An ASGI application that exists at once. `build` makes the whole application; it runs in a thread, once, when the first
+    request comes that needs it. `is_ready`: the health, as in the built pages. `why`: the reasons that it names to anyone; none where the pages ask for a right.
     """
 
     def __init__(
@@ -39,12 +39,6 @@ class RestPages:
         self._why = why
         self._building: asyncio.Task[Application] | None = None
 
-    def begin(self) -> asyncio.Task[Application]:
-        """Start building the pages, unless that has begun."""
-        if self._building is None:
-            self._building = asyncio.create_task(self._built())
-        return self._building
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_there = self._building is not None and self._building.done()
         if not is_there and scope["method"] == "GET" and scope["path"] in (HEALTH_PATH, LIVE_PATH):
@@ -53,7 +47,9 @@ class RestPages:
             else:
                 await self._answer_health(send, is_stranger=bool(scope.get(STRANGER)))
             return
-        pages = await asyncio.shield(self.begin())
+        if self._building is None:
+            self._building = asyncio.create_task(self._built())
+        pages = await asyncio.shield(self._building)
         await pages(scope, receive, send)
 
     async def close(self) -> None:

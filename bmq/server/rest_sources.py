@@ -106,7 +106,7 @@ def rest_sources(
 
 
 def rest_pages(sources: RestSources) -> RestPages:
-    """The pages, which are built once the server is ready: their imports are slow (see rest_pages.py)."""
+    """The pages, which are built when they are first asked for: their imports are slow (see rest_pages.py)."""
 
     def build() -> Application:
         from bmq.admin.rest.application import rest_application

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -27,6 +26,7 @@ from bmq.admin.index_queries import IndexServiceSettings
 from bmq.admin.metrics_settings import MetricsSettings
 from bmq.admin.rest.security_settings import RestSecuritySettings
 from bmq.broker.context import BrokerSettings
+from bmq.dataclass import dataclass
 from bmq.election.zookeeper_security import ZooKeeperSecurity
 from bmq.hdfs.config import HdfsSettings
 from bmq.hdfs.location import is_hdfs

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -35,6 +34,7 @@ from bmq.coordinator.share_state.coordinator import ShareStateCoordinator
 from bmq.coordinator.transactions.coordinator import TransactionCoordinator
 from bmq.coordinator.transactions.group_partitions import GroupPartitions
 from bmq.coordinator.transactions.verifications import Verifications
+from bmq.dataclass import dataclass
 from bmq.internode_server.local_markers import LocalMarkers
 from bmq.log.clock import Clock
 from bmq.log.compaction import LogCleaning

@@ -7,10 +7,11 @@ import ssl
 import stat
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
+from bmq.dataclass import dataclass
 from bmq.protocol.errors import BmqError
 from bmq.proxy.listener_socket import Subject
 from bmq.security.certificate_changes import ALLOW_DN_CHANGES, ALLOW_SAN_CHANGES, CertificateNames

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Protocol
 
 import structlog
@@ -14,6 +14,7 @@ from bmq.broker.half_checker import NobodyAsked
 from bmq.coordinator.transactions.check_back import CheckPolicy
 from bmq.coordinator.transactions.checker import CheckAnswers, CheckRound, TransactionCheck
 from bmq.coordinator.transactions.coordinator import TransactionCoordinator
+from bmq.dataclass import dataclass
 from bmq.log.clock import Clock
 from bmq.log.partition_log import TopicPartition
 from bmq.log.transaction_answers import ID, NUMBER, PRODUCER, STARTED

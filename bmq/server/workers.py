@@ -17,13 +17,14 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
 import structlog
 
 from bmq.aio.backoff import Backoff
+from bmq.dataclass import dataclass
 from bmq.election.zookeeper_wire import SessionKey
 from bmq.protocol.errors import BmqError
 from bmq.server.logs import configure_logs

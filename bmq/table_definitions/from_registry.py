@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
+from bmq.dataclass import dataclass
 from bmq.table_definitions.avro_leaves import avro_leaves
 from bmq.table_definitions.avro_schema import SchemaRefused
 from bmq.table_definitions.definition import WRITER_SCHEMAS_MAX, Format, InvalidDefinition, TableDefinition

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from bmq.dataclass import dataclass
 from bmq.table_definitions.column_types import is_widening
 from bmq.table_definitions.definition import RESERVED_PREFIX, TableField
 

@@ -7,11 +7,12 @@ active controller's memory: another controller has none until the job reports ag
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Final
 from uuid import UUID
 
+from bmq.dataclass import dataclass
 from bmq.protocol.errors import BmqError
 from bmq.table_definitions.stored import StoredTable
 

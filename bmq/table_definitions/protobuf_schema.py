@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
+from bmq.dataclass import dataclass
 from bmq.descriptor_sets.messages import InvalidDescriptorSet, load_message
 from bmq.table_definitions.avro_schema import SchemaRefused
 

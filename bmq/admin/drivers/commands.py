@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from bmq.admin.drivers.driver import DriverFailed
+from bmq.dataclass import dataclass
 
 OUTPUT_BYTES_MAX: Final = 4 * 1024 * 1024
 _REASON_CHARACTERS_MAX: Final = 300

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from bmq.dataclass import dataclass
 from bmq.protocol.errors import BmqError
 
 

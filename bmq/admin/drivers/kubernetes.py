@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from bmq.admin.drivers.commands import CommandRunner, output_of
 from bmq.admin.drivers.driver import DriverFailed, DriverRefused, NodeHandle, NodeSpec
+from bmq.dataclass import dataclass
 
 READ_WAIT_S: Final = 10.0
 ORDER_WAIT_S: Final = 30.0

@@ -17,7 +17,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ import structlog
 
 from bmq.admin.drivers.driver import DriverFailed, NodeHandle, NodeSpec, first_free
 from bmq.admin.drivers.processes import send_signal, start_mark
+from bmq.dataclass import dataclass
 
 # Longer than a node waits for its partitions to move (`cluster.shutdown_wait_max_ms`), and then stops.
 STOP_WAIT_S: Final = 195.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final, Literal, Self
 
@@ -15,6 +15,7 @@ from bmq.admin.drivers.driver import Driver, NodeSpec
 from bmq.admin.drivers.kubernetes import StatefulSetPods
 from bmq.admin.drivers.local import LocalProcesses
 from bmq.admin.drivers.systemd import SystemdUnits
+from bmq.dataclass import dataclass
 
 _OPTIONS: Final = {
     "none": frozenset[str](),

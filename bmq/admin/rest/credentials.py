@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
+
+from bmq.dataclass import dataclass
 
 HEADER_BYTES_MAX: Final = 16 * 1024
 """Of one Authorization header; a JSON Web Token has some 2 KiB."""

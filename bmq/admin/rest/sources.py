@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
@@ -18,6 +17,7 @@ from bmq.admin.ports import KafkaRequests, NodeLoad, StateChanges, TableControll
 from bmq.admin.recent_logs import RecentLogs
 from bmq.admin.redrives import Redrives
 from bmq.admin.rest.principals import PrincipalOf, authenticated
+from bmq.dataclass import dataclass
 from bmq.log.partition_log import TopicPartition
 from bmq.log.store import SegmentStore
 from bmq.metadata.image import MetadataImage

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from bmq.broker.batch_refusals import BatchRefusals
 from bmq.broker.half.partition_half import UNDECIDED_MAX, PartitionHalf
@@ -13,6 +12,7 @@ from bmq.broker.timers.announced_batches import place_produced
 from bmq.broker.timers.dead_retries import DeadRetries
 from bmq.broker.timers.holds import HeldAppends
 from bmq.broker.timers.partition_timers import PartitionTimers
+from bmq.dataclass import dataclass
 from bmq.log.half.half_announcement import HalfRecord, PlacedDecision, encode_half
 from bmq.log.half.half_headers import AskedDecision, HalfRefused, Outcome
 from bmq.log.half.half_order import HalfDecision, HalfMessage, HalfOrder

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.timers.hold_reader import AHEAD_MS
+from bmq.dataclass import dataclass
 from bmq.log.damage import file_damage, reason_of, require_accepted
 from bmq.log.names import run_name
 from bmq.log.partition_files import PartitionFiles

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
 import httpx
 
 from bmq.cli.doctor.finding import Finding, error
+from bmq.dataclass import dataclass
 from bmq.protocol.errors import BmqError
 
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from dataclasses import replace as replaced
 from importlib.metadata import version
 from random import Random
@@ -31,6 +31,7 @@ from bmq.cli.doctor.verdicts import machine as machine_verdicts
 from bmq.cli.doctor.verdicts import names as name_verdicts
 from bmq.cli.doctor.verdicts import ports as port_verdicts
 from bmq.cli.doctor.verdicts import zookeeper as zookeeper_verdicts
+from bmq.dataclass import dataclass
 from bmq.hdfs.cluster_report import namenode_reports
 from bmq.hdfs.config import HdfsConfig
 from bmq.hdfs.hadoop_site import hadoop_properties

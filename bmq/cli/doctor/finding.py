@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
+
+from bmq.dataclass import dataclass
 
 
 class Verdict(StrEnum):

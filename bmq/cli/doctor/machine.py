@@ -9,9 +9,10 @@ import resource
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from bmq.dataclass import dataclass
 
 _TIMEX_BYTES: Final = 512
 """More than struct timex of adjtimex(2) has on any machine."""

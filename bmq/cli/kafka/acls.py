@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 import typer
+
+from bmq.dataclass import dataclass
 
 CLUSTER_NAME: Final = "kafka-cluster"
 ANY_HOST: Final = "*"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from bmq.cli.kafka.model import GroupDetails, Member, Partition
+from bmq.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

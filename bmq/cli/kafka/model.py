@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, NamedTuple
 
+from bmq.dataclass import dataclass
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from bmq.cli.kafka.model import KafkaFailed, Partition
+from bmq.dataclass import dataclass
 from bmq.protocol.error_codes import ErrorCode
 
 _OFFSET_MAX: Final = (1 << 63) - 1

@@ -8,10 +8,11 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from bmq.cli.kafka.value_format import BadValue, Codec, compact_json, parsed_json, text_of_value
+from bmq.dataclass import dataclass
 from bmq.spark.jobs.time_text import text_of
 
 Header = tuple[str, bytes | None]

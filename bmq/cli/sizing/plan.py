@@ -7,7 +7,6 @@ records each need more.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil
 from typing import Any, Final
 
@@ -23,6 +22,7 @@ from bmq.cli.sizing.figures import (
     START_1000_PARTITIONS,
     Figure,
 )
+from bmq.dataclass import dataclass
 
 KIB: Final = 1024
 MIB: Final = 1 << 20

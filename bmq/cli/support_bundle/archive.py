@@ -9,11 +9,12 @@ import tarfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
 from bmq.cli.private_file import MODE, private_file
+from bmq.dataclass import dataclass
 from bmq.protocol.errors import BmqError
 
 ENTRY_BYTES_MAX: Final = 4 << 20

@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from bmq.cli.setting_options import shown_settings
 from bmq.cli.support_bundle import machine_facts
 from bmq.cli.support_bundle.archive import Archive, NoBundle
 from bmq.cli.support_bundle.rest_pages import RestPages
+from bmq.dataclass import dataclass
 from bmq.rest_client.login import SECRET_BYTES_MAX, RestLogin
 from bmq.server.listener_settings import is_secret
 from bmq.server.redaction import secrets_of_settings, secrets_of_variables

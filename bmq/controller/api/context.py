@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import field
 from random import Random
 from typing import Final
 from uuid import UUID
@@ -13,6 +13,7 @@ from bmq.controller.decision_context import DecisionContext
 from bmq.controller.decision_log import DecisionLog
 from bmq.controller.partition_reports import PartitionReports
 from bmq.controller.store_outages import StoreOutages
+from bmq.dataclass import dataclass
 from bmq.log.clock import Clock
 from bmq.metadata.image import METADATA_TOPIC_ID, MetadataImage, Node, PartitionImage
 from bmq.protocol.error_codes import ErrorCode

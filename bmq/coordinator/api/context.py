@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 from uuid import UUID
 
@@ -12,6 +12,7 @@ from bmq.coordinator.group_shard import GroupShard
 from bmq.coordinator.metrics import GroupMetrics
 from bmq.coordinator.runtime.directory import ShardDirectory
 from bmq.coordinator.topics import OFFSETS_TOPIC, CurrentTopics
+from bmq.dataclass import dataclass
 from bmq.log.clock import Clock
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError

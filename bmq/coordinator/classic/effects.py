@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
 from bmq.coordinator.classic.member import Caller, Member, Protocols
+from bmq.dataclass import dataclass
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.group_records import GroupMetadataValue
 from bmq.protocol.messages.join_group_request import JoinGroupRequest

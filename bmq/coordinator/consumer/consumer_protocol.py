@@ -6,7 +6,6 @@ Source: ConsumerProtocolSubscription.json and ConsumerProtocolAssignment.json of
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from struct import Struct
 from struct import error as struct_error
 from typing import Final
@@ -14,6 +13,7 @@ from uuid import UUID
 
 from bmq.coordinator.consumer.partition_sets import Target
 from bmq.coordinator.topics import Topics
+from bmq.dataclass import dataclass
 from bmq.protocol.errors import MalformedMessage
 from bmq.protocol.formats import Format, FormatField, codec_of
 

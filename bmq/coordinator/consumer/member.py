@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import IntEnum
 from typing import Final
 
 from bmq.coordinator.classic.member import Protocols
 from bmq.coordinator.consumer.partition_sets import Owned, Target, owned_of, owned_parts
+from bmq.dataclass import dataclass
 from bmq.protocol import consumer_group_records as records
 
 JOIN_EPOCH: Final = 0

@@ -17,7 +17,7 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 
 import structlog
@@ -31,6 +31,7 @@ from bmq.coordinator.runtime.moment import Moment
 from bmq.coordinator.runtime.recent_proof import PROOF_RENEWAL_AGE_MS, sessions_from_ms
 from bmq.coordinator.runtime.wake_ups import WakeUps
 from bmq.coordinator.topics import CurrentTopics, TopicChanges
+from bmq.dataclass import dataclass
 from bmq.log.state_log import StateLog
 from bmq.protocol.codec import encode
 from bmq.protocol.error_codes import ErrorCode

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 from uuid import UUID
 
 from bmq.coordinator.share_membership.assignor import Target
+from bmq.dataclass import dataclass
 from bmq.protocol import share_group_records as records
 from bmq.protocol.share_group_records import TopicPartitions
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from bmq.coordinator.runtime.moment import Moment
 from bmq.coordinator.share_state.decisions import Given, Span, Wanted
 from bmq.coordinator.share_state.holder import Holder
+from bmq.dataclass import dataclass
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from bmq.dataclass import dataclass
 
 LOCK_DURATION_MAX_MS = 3_600_000
 """The longest lock that a configuration allows."""

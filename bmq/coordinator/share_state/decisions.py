@@ -7,7 +7,6 @@ Source: Kafka's core/src/main/java/kafka/server/share/SharePartition.java (4.3).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -20,6 +19,7 @@ from bmq.coordinator.share_state.window import (
     SPAN_MAX,
     Window,
 )
+from bmq.dataclass import dataclass
 from bmq.protocol.dead_letters import DeadReason
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import ClassVar, Final, Protocol
 
 from bmq.coordinator.config import RecordLimits, ShareRecordTerms
@@ -44,6 +44,7 @@ from bmq.coordinator.share_state.partition import NONE_AVAILABLE, ActiveMember, 
 from bmq.coordinator.share_state.records import counted, locked, renewed, snapshot_key
 from bmq.coordinator.share_state.snapshots import copied, encode, restore
 from bmq.coordinator.share_state.window import ARCHIVED, ARCHIVING, AVAILABLE, Window
+from bmq.dataclass import dataclass
 from bmq.log.clock import Clock
 from bmq.log.partition_log import ReplayableLog
 from bmq.log.state_log import SnapshotPolicy

@@ -9,11 +9,12 @@ gives the same result, and assigning again from a result does not change it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from heapq import heapify, heapreplace
 from typing import Final, NamedTuple
 
 from bmq.coordinator.streams.tasks import TaskId, Tasks
+from bmq.dataclass import dataclass
 
 NAME: Final = "sticky"
 

@@ -9,11 +9,11 @@ has one partition per task. Decisions only. Source: KIP-1071; InternalTopicManag
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
 from bmq.coordinator.topics import Topics
+from bmq.dataclass import dataclass
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.create_topics_request import CreatableTopic, CreatableTopicConfig

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from typing import Final
 
 from bmq.coordinator.streams.tasks import NOTHING_HELD, HeldTasks, assigned_of, current_value, pending_of
+from bmq.dataclass import dataclass
 from bmq.protocol import streams_group_records as records
 from bmq.protocol.streams_group_records import Endpoint
 

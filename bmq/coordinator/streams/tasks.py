@@ -7,9 +7,10 @@ follows its changelogs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, Protocol, Self
 
+from bmq.dataclass import dataclass
 from bmq.protocol.streams_group_records import CurrentValue, TargetValue, TaskIds
 
 

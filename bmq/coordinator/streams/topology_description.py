@@ -9,10 +9,11 @@ often, and never again for a topology whose description was refused for good.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from typing import Final
 
+from bmq.dataclass import dataclass
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import decode, encode
 from bmq.protocol.error_codes import ErrorCode

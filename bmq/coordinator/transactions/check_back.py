@@ -7,7 +7,6 @@ after `interval_ms`, and the first answer ends it. Without an answer it is abort
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from bmq.coordinator.transactions.transaction import (
@@ -18,6 +17,7 @@ from bmq.coordinator.transactions.transaction import (
     ended_as,
     settle_by_check,
 )
+from bmq.dataclass import dataclass
 from bmq.log.due_times import DueTimes
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.transaction_records import NO_PRODUCER_ID, TransactionStatus, TransactionValue

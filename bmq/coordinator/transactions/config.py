@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from bmq.coordinator.transactions.transaction import MAX_EPOCH
+from bmq.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,10 @@ Sources: KIP-98, KIP-360, KIP-890; TransactionMetadata, TransactionCoordinator o
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from bmq.dataclass import dataclass
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.transaction_records import (
     NO_PRODUCER_EPOCH,

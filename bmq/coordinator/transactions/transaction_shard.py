@@ -11,7 +11,6 @@ import asyncio
 import struct
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
 from random import Random
 from struct import Struct
 from typing import ClassVar, Final, Protocol, TypeVar
@@ -40,6 +39,7 @@ from bmq.coordinator.transactions.transaction import (
     settle_by_check,
 )
 from bmq.coordinator.transactions.turns import Turns
+from bmq.dataclass import dataclass
 from bmq.log.clock import Clock
 from bmq.log.partition_log import ReplayableLog
 from bmq.log.state_log import KeyValue, SnapshotPolicy

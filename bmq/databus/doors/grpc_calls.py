@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
 
 from bmq.databus.rules import Refusal
 from bmq.databus.socket_frame import Code
+from bmq.dataclass import dataclass
 
 FULL_RETRY_MS: Final = 1_000
 

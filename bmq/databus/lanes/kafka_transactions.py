@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from bmq.databus.lanes.transactions import SendFailed, TopicRefusal, TopicsRefused
 from bmq.databus.spool.frame import SpooledRecord
+from bmq.dataclass import dataclass
 from bmq.protocol.errors import BmqError
 
 POSITION_TOPIC: Final = "bmq-databus-positions"

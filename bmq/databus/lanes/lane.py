@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import Final, Protocol
 
@@ -21,6 +20,7 @@ from bmq.databus.spool.errors import SpoolUnusable, SpoolWriteFailed
 from bmq.databus.spool.frame import SpooledRecord
 from bmq.databus.spool.reader import SpoolReader
 from bmq.databus.spool.spool import Spool
+from bmq.dataclass import dataclass
 
 _log = structlog.get_logger("bmq.databus")
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from bmq.databus.spool.frame import SpooledRecord
+from bmq.dataclass import dataclass
 from bmq.protocol.errors import BmqError
 
 

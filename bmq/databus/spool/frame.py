@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
 from bmq.databus.record_fields import BadFields, Buffer, Header, bytes_at, encoded_bytes, headers_at
+from bmq.dataclass import dataclass
 
 MAGIC: Final = b"BMQSPOOL"
 VERSION: Final = 1

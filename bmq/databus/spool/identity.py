@@ -9,12 +9,12 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from bmq.databus.spool.errors import SpoolUnusable
 from bmq.databus.spool.files import PRIVATE, read_small, replace_file
+from bmq.dataclass import dataclass
 
 FILE: Final = "agent.json"
 LOCK: Final = "lock"

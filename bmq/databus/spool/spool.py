@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -26,6 +26,7 @@ from bmq.databus.spool.frame import (
     scan,
     whole_frames,
 )
+from bmq.dataclass import dataclass
 
 SUFFIX: Final = ".spool"
 _POSITION: Final = "position"

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from google.protobuf.message import DecodeError
 
+from bmq.dataclass import dataclass
 from bmq.hdfs.delimited import delimited
 from bmq.hdfs.errors import AuthenticationRequired, HandshakeFailed, peers_words
 from bmq.hdfs.proto.hdfs_pb2 import Token

@@ -16,11 +16,11 @@ Integers are big-endian. A body is a record's bytes from the length of its key o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from struct import Struct
 from typing import Final, NamedTuple
 
+from bmq.dataclass import dataclass
 from bmq.log.half.half_headers import CHECK_ID_BYTES_MAX, Outcome
 from bmq.log.timers.announcements import NamedBatch
 from bmq.protocol.batch_records import Record, decode_records, encode_batch

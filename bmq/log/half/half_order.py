@@ -10,9 +10,9 @@ from __future__ import annotations
 import heapq
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from bmq.dataclass import dataclass
 from bmq.log.half.half_headers import AskedDecision, HalfRefused, Outcome
 from bmq.log.timers.announcements import Position
 from bmq.protocol.record_batch import CorruptRecords

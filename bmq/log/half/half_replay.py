@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
+from bmq.dataclass import dataclass
 from bmq.log.half.half_announcement import HalfAnnouncement, parse_half
 from bmq.log.half.half_headers import Outcome
 from bmq.log.half.half_order import FINISHED_MAX, HalfDecision, HalfMessage

@@ -19,12 +19,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Final
 
 from sortedcontainers import SortedDict
 
+from bmq.dataclass import dataclass
 from bmq.log.timers.announcements import START, Position
 from bmq.log.timers.waiting_records import Hold, Pending, WaitingRecords, pending_of
 

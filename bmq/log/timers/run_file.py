@@ -16,13 +16,13 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from struct import Struct
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
+from bmq.dataclass import dataclass
 from bmq.log.checksummed_parts import CorruptParts, decode_int64s, decode_parts, encode_int64s, encode_parts
 from bmq.log.store import Buffer
 from bmq.log.timers.announcements import START, Position

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+from bmq.dataclass import dataclass
 from bmq.log.json_adapter import ConfigDict, Field
 from bmq.log.timers.announcements import Position
 

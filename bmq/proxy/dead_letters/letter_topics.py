@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
+from bmq.dataclass import dataclass
 from bmq.metadata.image import MetadataImage, TopicImage
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.dead_letters import TOPIC_CONFIG

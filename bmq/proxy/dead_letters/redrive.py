@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from bmq.aio.backoff import Backoff
 from bmq.aio.retries import until_done
+from bmq.dataclass import dataclass
 from bmq.log.clock import Clock
 from bmq.log.partition_log import TopicPartition
 from bmq.metadata.dead_letter_configs import INTERNAL_PREFIX

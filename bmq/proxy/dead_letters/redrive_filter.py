@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import blake2s
 from typing import Final, NamedTuple
 
+from bmq.dataclass import dataclass
 from bmq.protocol.batch_records import Record
 from bmq.protocol.dead_letters import HEADERS, DeadReason
 from bmq.proxy.dead_letters.letters import COPY_HEADER

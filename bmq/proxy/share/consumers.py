@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
+from bmq.dataclass import dataclass
 from bmq.log.partition_log import TopicPartition
 from bmq.protocol.errors import BmqError
 from bmq.protocol.group_terms_cache import NO_CONFIGS, GroupTermsCache

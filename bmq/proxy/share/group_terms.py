@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from bmq.dataclass import dataclass
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"

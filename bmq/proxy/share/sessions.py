@@ -9,10 +9,10 @@ SharePartitionManager.newContext and ShareSessionCache (4.3).
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 from uuid import UUID
 
+from bmq.dataclass import dataclass
 from bmq.log.partition_log import TopicPartition
 from bmq.protocol.error_codes import ErrorCode
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
+from bmq.dataclass import dataclass
 from bmq.protocol.errors import BmqError
 
 NO_KEYTAB: Final = "Unsupported key table format"

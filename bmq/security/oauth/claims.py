@@ -7,9 +7,9 @@ Kafka (4.3), but issuer and audience are demanded unless they were waived by nam
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from bmq.dataclass import dataclass
 from bmq.security.bearer import BearerRefused
 from bmq.security.oauth.verifier import VerifiedBearer
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 import structlog
 
+from bmq.dataclass import dataclass
 from bmq.security.bearer import BearerRefused, BearerUnavailable
 from bmq.security.oauth.claims import ClaimRules, verified
 from bmq.security.oauth.key_set import KeySet, UnknownKey, WrongKeySet

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
+from bmq.dataclass import dataclass
 from bmq.security.bearer import BearerVerifier
 
 

@@ -10,10 +10,11 @@ Sources: KIP-43, KIP-152, KIP-368, SaslServerAuthenticator of Apache Kafka (4.3)
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Final
 
+from bmq.dataclass import dataclass
 from bmq.protocol.apis import APIS, ApiKey
 from bmq.protocol.codec import RequestHeader, decode_request, encode_response, parse_request_header
 from bmq.protocol.error_codes import ErrorCode

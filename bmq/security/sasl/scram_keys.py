@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from bmq.dataclass import dataclass
 from bmq.security.listener_security import SCRAM_SHA_256, SCRAM_SHA_512
 
 ITERATIONS_MIN: Final = 4_096

@@ -6,8 +6,10 @@ Reasons are for the server's log and say nothing secret. Messages go to the clie
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol, Union
+
+from bmq.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

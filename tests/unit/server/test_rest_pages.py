@@ -1,4 +1,4 @@
-"""The pages that are built behind a start: the health never waits for them, everything else does."""
+"""The pages are built for the first request that needs them: the health never waits for them, everything else does."""
 
 from __future__ import annotations
 
@@ -48,11 +48,17 @@ async def built() -> AsyncIterator[Built]:
     await built.pages.close()
 
 
-async def test_the_health_does_not_wait_for_the_pages(built: Built) -> None:
+async def test_the_health_neither_waits_for_the_pages_nor_has_them_built(built: Built) -> None:
     starting = await built.client.get("/v1/health")
     built.is_ready = True
-    built.pages.begin()
     ready = await built.client.get("/v1/health")
+    await built.client.get("/v1/health/live")
+    assert built.times == 0
+    asked = asyncio.create_task(built.client.get("/v1/cluster"))
+    await asyncio.to_thread(built.has_begun.wait, 30)
+    assert (await built.client.get("/v1/health")).json() == ready.json()
+    built.may_end.set()
+    assert (await asked).text == "the pages"
     assert (starting.status_code, starting.json()) == (503, {"ready": False})
     assert (ready.status_code, ready.json()) == (200, {"ready": True})
     assert ready.headers["content-type"] == "application/json"

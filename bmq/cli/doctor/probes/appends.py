@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
 from bmq.cli.doctor.machine import Machine
 from bmq.cli.doctor.verdicts.appends import AppendProbe
 from bmq.cli.doctor.verdicts.clock import OtherClock
+from bmq.dataclass import dataclass
 from bmq.log.store import Durability, FileStatus, SegmentStore, SegmentWriter, StoreError
 
 APPENDS: Final = 300

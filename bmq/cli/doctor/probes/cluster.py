@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from bmq.cli.doctor.machine import Machine
 from bmq.cli.doctor.probes.names import NameInUse
 from bmq.cli.doctor.verdicts.clock import OtherClock
 from bmq.cli.doctor.verdicts.nodes import SeenNode
+from bmq.dataclass import dataclass
 from bmq.rest_client.client import Page, RestClient, why_no_connection
 from bmq.rest_client.login import LoginUnusable, RestLogin
 from bmq.server.settings import split_address

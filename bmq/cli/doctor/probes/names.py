@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from bmq.cli.doctor.machine import Machine
 from bmq.cli.doctor.verdicts.names import ResolvedName
+from bmq.dataclass import dataclass
 from bmq.election.zookeeper_address import BadZooKeeperAddress, ZooKeeperAddress
 from bmq.hdfs.config import HdfsConfig
 from bmq.security.listeners import WrongListeners, listeners_of

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from bmq.cli.doctor.finding import Finding, ok, warning
+from bmq.dataclass import dataclass
 
 CHECK: Final = "listeners"
 

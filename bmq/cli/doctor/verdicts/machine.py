@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from bmq.cli.doctor.finding import Finding, bytes_text, error, not_applicable, ok, percent, warning
+from bmq.dataclass import dataclass
 
 OPEN_FILES: Final = "open files"
 MEMORY: Final = "memory"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from bmq.cli.doctor.finding import Finding, error, ok, warning
+from bmq.dataclass import dataclass
 
 CHECK: Final = "names"
 SLOW_S: Final = 1.0

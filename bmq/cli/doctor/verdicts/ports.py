@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
 from bmq.cli.doctor.finding import Finding, error, ok, warning
+from bmq.dataclass import dataclass
 
 CHECK: Final = "ports"
 
