@@ -1,4 +1,4 @@
-"""Tables in catalogs that are services, Iceberg's REST server and Hive's metastore: commits, kills within them, and readers."""
+"""Tables in a catalog that is a service, Iceberg's own REST server: commits, kills within them, and readers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from testing.table_topics import order, orders_form, produce
 from tests.e2e.conftest import create_topic, unique_name
 from tests.e2e.test_spark_tables import ENVIRONMENT
 from tests.support.commit_gate import CommitGate, commit_gate
-from tests.support.iceberg_catalogs import hive_catalog, rest_catalog
+from tests.support.iceberg_catalogs import rest_catalog
 from tests.support.iceberg_contract import CHANGES_CONTRACT, CONTRACT, PARTS_CONTRACT
 
 pytestmark = [pytest.mark.campaign("spark-tables"), pytest.mark.timeout(900)]
@@ -60,13 +60,6 @@ def test_contract_in_a_rest_catalog(tmp_path: Path) -> None:
         found = failures(tmp_path, catalog.options)
     assert {name: words for name, words in found.items() if words} == {}
     assert found.keys() == ALL | {"lost_answer"}
-
-
-def test_contract_in_a_hive_metastore(tmp_path: Path) -> None:
-    with hive_catalog(tmp_path) as catalog:
-        found = failures(tmp_path, catalog.options)
-    assert {name: words for name, words in found.items() if words} == {}
-    assert found.keys() == ALL
 
 
 class Job:

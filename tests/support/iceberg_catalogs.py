@@ -1,24 +1,22 @@
-"""Real catalogs of Iceberg on this machine for tests: Iceberg's own REST server in front of a database, and Hive's metastore.
+"""A real catalog of Iceberg on this machine for tests: Iceberg's own REST server in front of a database.
 
     with rest_catalog(directory) as catalog:
         Catalog("bmq", "tables", catalog.options)
 
-All they write is in their directory. The metastore is the one whose jars PySpark has, on Derby.
+All it writes is in its directory.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import socket
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.error import URLError
 
-from bmq.dev.hadoop_configuration import configuration_xml
 from bmq.dev.java import QUICK_START_JVM_OPTIONS, class_path, java_executable
 from testing.processes import JARS, ManagedProcess, eventually, free_port
 
@@ -27,7 +25,6 @@ HOST: Final = "127.0.0.1"
 HEAP_MB: Final = 256
 START_S: Final = 90.0
 _REST_SERVER: Final = "org.apache.iceberg.rest.RESTCatalogServer"
-_METASTORE: Final = "org.apache.hadoop.hive.metastore.HiveMetaStore"
 
 
 @dataclass(frozen=True)
@@ -72,50 +69,6 @@ def rest_catalog(directory: Path) -> Iterator[CatalogService]:
 
     with _running(process, answers):
         yield CatalogService(options, warehouse, process)
-
-
-@contextmanager
-def hive_catalog(directory: Path) -> Iterator[CatalogService]:
-    """Hive's metastore, on a Derby of its own."""
-    port = free_port()
-    warehouse, conf = _made(directory / "warehouse"), _made(directory / "conf")
-    (conf / "hive-site.xml").write_text(
-        configuration_xml(
-            {
-                "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={directory}/metastore;create=true",
-                "datanucleus.schema.autoCreateAll": "true",
-                "hive.metastore.schema.verification": "false",
-                "hive.metastore.warehouse.dir": f"file:{warehouse}",
-                # It makes the tables of locks too, as a release's script of the schema does.
-                "hive.in.test": "true",
-                # By default either needs a jar that PySpark has not.
-                "hive.async.log.enabled": "false",
-                "datanucleus.connectionPoolingType": "hikaricp",
-            }
-        )
-    )
-    process = ManagedProcess(
-        "Hive metastore",
-        [
-            *_command(
-                f"{conf}:{_spark_jars('*.jar')}",
-                _METASTORE,
-                f"-Dderby.stream.error.file={directory}/derby.log",
-                f"-Djava.io.tmpdir={directory}",
-            ),
-            *("-p", str(port)),
-        ],
-        directory / "metastore.log",
-    )
-
-    def answers() -> bool:
-        with closing(socket.socket()) as connection:
-            return connection.connect_ex((HOST, port)) == 0
-
-    with _running(process, answers):
-        yield CatalogService(
-            {"type": "hive", "uri": f"thrift://{HOST}:{port}", "warehouse": f"file:{warehouse}"}, warehouse, process
-        )
 
 
 @contextmanager
