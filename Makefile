@@ -34,7 +34,7 @@ tools: ## install the tests' needs besides Python: Java, Maven, kcat, libfaketim
 	@deploy/dev/install-tools.sh java javac mvn kcat faketime ip mkfs.ext4 cc librdkafka kdc promtool
 
 # Java and Maven are looked for only when something has to be fetched.
-jars: $(JARS)/kafka/.fetched $(JARS)/kafka-clients-2.8/.fetched $(JARS)/kafka-clients-3.9/.fetched $(JARS)/kafka-streams/.fetched $(JARS)/kafka-tests/.fetched $(JARS)/spark/.fetched $(JARS)/hadoop/.fetched $(JARS)/yarn/.fetched $(JARS)/zookeeper/.fetched ## fetch jars
+jars: $(JARS)/kafka/.fetched $(JARS)/kafka-clients-2.8/.fetched $(JARS)/kafka-clients-3.9/.fetched $(JARS)/kafka-streams/.fetched $(JARS)/kafka-tests/.fetched $(JARS)/spark/.fetched $(JARS)/hadoop/.fetched $(JARS)/yarn/.fetched $(JARS)/zookeeper/.fetched $(JARS)/iceberg-rest/.fetched ## fetch jars
 
 check: $(VENV)/.installed-dev ## lint, types, import contracts and unit tests; STAGES="lint unit" runs only these
 	@$(BIN)/python tools/stages.py check $(STAGES)

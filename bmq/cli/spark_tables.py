@@ -18,7 +18,10 @@ from bmq.cli.kafka.options import DEFAULT_BOOTSTRAP, Bootstrap
 from bmq.cli.rest_options import DEFAULT_URL, Rest, current_login, with_login
 from bmq.rest_client.login import CONFIG_VARIABLE, NAMES, PREFIX, RestLogin
 from bmq.spark.jobs.outcome import JobFailed
+from bmq.spark.tables.catalog_options import checked_options
+from bmq.spark.tables.errors import TableMismatch
 from bmq.spark.tables.job_lines import OutputForm
+from bmq.spark.tables.option_pairs import NoOptions, option_pairs
 
 if TYPE_CHECKING:
     from bmq.spark.supervisor.effects import Say
@@ -47,7 +50,11 @@ Checkpoints = Annotated[
 ]
 CatalogOptions = Annotated[
     list[str] | None,
-    typer.Option("--catalog-option", metavar="KEY=VALUE", help="Of Iceberg's catalog, in place of --warehouse"),
+    typer.Option(
+        "--catalog-option",
+        metavar="KEY=VALUE|@FILE",
+        help="Of Iceberg's catalog, in place of --warehouse: type, uri …; or a file of them, for passwords",
+    ),
 ]
 SourceFormat = Annotated[str, typer.Option("--source", metavar="FORMAT", help="Format of the stream")]
 SourceOptions = Annotated[
@@ -230,9 +237,19 @@ def place_words(warehouse: str, checkpoints: str, catalog_options: Sequence[str]
             "name a directory beside the warehouse, not in it: the jobs keep their positions there",
             param_hint="--checkpoints",
         )
+    if catalog_options:
+        _check_catalog(catalog_options)
     catalog = [word for each in catalog_options or () for word in ("--catalog-option", each)]
     place = ["--warehouse", warehouse] if warehouse else catalog
     return [*place, "--checkpoint", f"{checkpoints.rstrip('/')}/{name}"]
+
+
+def _check_catalog(given: Sequence[str]) -> None:
+    """Raises typer.BadParameter."""
+    try:
+        checked_options(dict(pair for each in given for pair in option_pairs(each)))
+    except (NoOptions, TableMismatch) as error:
+        raise typer.BadParameter(str(error), param_hint="--catalog-option") from None
 
 
 def stream_words(

@@ -1,6 +1,8 @@
 """The contract of commits on Iceberg itself, in one Spark session; prints one JSON line: check -> how it failed, or "".
 
 python -m tests.e2e.spark_iceberg_contract DIRECTORY [KEY=VALUE …]     # options of a catalog; without them one in DIRECTORY
+
+Towards a REST catalog others come between a commit and the catalog, after the client's last look at it.
 """
 
 from __future__ import annotations
@@ -9,16 +11,32 @@ import json
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as all of Spark's documentation calls it
 
 from bmq.spark.tables.columns import changes_properties
+from bmq.spark.tables.errors import CommitConflict
 from bmq.spark.tables.iceberg import Catalog
 from bmq.table_definitions.definition import TableDefinition
-from tests.support.iceberg_contract import CHANGES_CONTRACT, CONTRACT, PARTS_CONTRACT, TIME, DisturbedTable
+from tests.support.commit_gate import CommitGate, commit_gate
+from tests.support.iceberg_contract import (
+    CHANGES_CONTRACT,
+    CONTRACT,
+    NONE,
+    OURS,
+    PARTS_CONTRACT,
+    TIME,
+    DisturbedTable,
+    state,
+    write,
+    written,
+)
 
 COLUMNS = {"id": "bigint", TIME: "timestamp"}
 CHANGING = TableDefinition.model_validate(
@@ -50,14 +68,29 @@ class Data:
 class IcebergWorld:
     """A new table, and Iceberg's procedures for what other engines do."""
 
-    def __init__(self, spark: SparkSession, catalog: Catalog, name: str, *, is_changing: bool = False) -> None:
-        self._spark, self._catalog, self._name = spark, catalog, name
+    def __init__(
+        self,
+        spark: SparkSession,
+        catalog: Catalog,
+        name: str,
+        *,
+        is_changing: bool = False,
+        gate: CommitGate | None = None,
+    ) -> None:
+        self._spark, self._catalog, self._name, self._gate = spark, catalog, name, gate
         self._next = 0
         self._identifier = self.table().identifier
         self.table().ensure(COLUMNS, "orders", properties=changes_properties(CHANGING) if is_changing else {})
 
     def table(self) -> DisturbedTable:
-        return DisturbedTable(self._spark, self._catalog, self._name, "orders")
+        table = DisturbedTable(self._spark, self._catalog, self._name, "orders")
+        if self._gate is not None:
+            table.between = self._at_the_gate
+        return table
+
+    def _at_the_gate(self, happen: Callable[[], object]) -> None:
+        assert self._gate is not None
+        self._gate.before = happen
 
     def _frame(self, rows: int) -> DataFrame:
         """Made by the JVM alone: no Python process is started for it."""
@@ -114,16 +147,39 @@ def failure(check: Callable[[Any], None], world: IcebergWorld) -> str:
 def main() -> None:
     spark = SparkSession.builder.appName("iceberg contract").getOrCreate()
     options = dict(pair.split("=", 1) for pair in sys.argv[2:])
-    catalog = Catalog("bmq", "tables", options) if options else Catalog.in_warehouse(f"{sys.argv[1]}/warehouse")
-    catalog.configure(spark)
-    found = {
-        check.__name__: failure(check, IcebergWorld(spark, catalog, f"t{number}"))
-        for number, check in enumerate((*CONTRACT, *PARTS_CONTRACT))
-    } | {
-        check.__name__: failure(check, IcebergWorld(spark, catalog, f"c{number}", is_changing=True))
-        for number, check in enumerate(CHANGES_CONTRACT)
-    }
+    with commit_gate(options["uri"]) if options.get("type") == "rest" else nullcontext() as gate:
+        if gate is not None:
+            options["uri"] = gate.uri
+        catalog = Catalog.of_options(options) if options else Catalog.in_warehouse(f"{sys.argv[1]}/warehouse")
+        catalog.configure(spark)
+        found = {
+            check.__name__: failure(check, IcebergWorld(spark, catalog, f"t{number}", gate=gate))
+            for number, check in enumerate((*CONTRACT, *PARTS_CONTRACT))
+        } | {
+            check.__name__: failure(check, IcebergWorld(spark, catalog, f"c{number}", is_changing=True, gate=gate))
+            for number, check in enumerate(CHANGES_CONTRACT)
+        }
+        if gate is not None:
+            found[lost_answer.__name__] = failure(
+                lambda world: lost_answer(world, gate), IcebergWorld(spark, catalog, "lost", gate=gate)
+            )
     sys.stdout.write(f"{json.dumps(found)}\n")
+
+
+def lost_answer(world: IcebergWorld, gate: CommitGate) -> None:
+    """The catalog has the commit, and the job does not know it: no row is lost or written again."""
+    table, _ = written(world)
+    before = table.offsets()
+    gate.after = lambda: True
+    with suppress(Py4JJavaError):
+        write(world, table, 5)
+    assert gate.after is None, "a commit came to the gate"
+    assert state(world, world.table()) == (25, 25)
+    staged = table.stage(world.data(5))
+    with pytest.raises(CommitConflict, match="have moved"):
+        table.publish(staged, before, (before or NONE).moved_to({0: 25}), OURS)
+    write(world, table, 5)
+    assert state(world, table) == (30, 30)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Iceberg's Java API of one table, as far as `IcebergTable` uses it, in memory; with Spark's writer into it.
 
 Kept like Iceberg 1.11: a transaction on old metadata is repeated on the newest, update by update; a tag is not, and
-fails with CommitFailedException. Expiring a snapshot deletes the files that only it has.
+fails with CommitFailedException. Expiring a snapshot deletes the files that only it has. A REST catalog applies the updates to
+its newest metadata, and compares only the current snapshot (`compares_references_only`).
 """
 
 from __future__ import annotations
@@ -83,6 +84,9 @@ class FakeIceberg:
         self.metadata = Metadata(properties={"write.wap.enabled": "true"})
         self.deleted: set[str] = set()
         self.number = 100
+        self.compares_references_only = False
+        self.on_the_way: Callable[[], object] | None = None
+        """Happens once, between a client's last look and the commit."""
 
     def next_number(self) -> int:
         self.number += 1
@@ -179,6 +183,7 @@ class FakeUpdate:
         self._transaction = transaction
         self._apply = apply
         self.is_repeatable = True
+        self.moves_main = False
         self.files: list[FakeFile] = []
         self.deleted: list[FakeFile] = []
         self.texts: dict[str, str] = {}
@@ -226,7 +231,9 @@ class FakeTransaction:
 
     def newAppend(self) -> FakeUpdate:  # noqa: N802
         number = self._catalog.next_number()
-        return FakeUpdate(self, lambda update, on: on.with_snapshot(number, update.files, update.texts))
+        update = FakeUpdate(self, lambda update, on: on.with_snapshot(number, update.files, update.texts))
+        update.moves_main = True
+        return update
 
     def newOverwrite(self) -> FakeUpdate:  # noqa: N802
         number = self._catalog.next_number()
@@ -237,19 +244,45 @@ class FakeTransaction:
             snapshot = replace(changed.snapshots[number], all_files=left)
             return replace(changed, snapshots={**changed.snapshots, number: snapshot})
 
-        return FakeUpdate(self, applied)
+        overwrite = FakeUpdate(self, applied)
+        overwrite.moves_main = True
+        return overwrite
 
     def manageSnapshots(self) -> FakeTags:  # noqa: N802
         return FakeTags(self)
 
     def commitTransaction(self) -> None:  # noqa: N802
         if self._base is not self._catalog.metadata:
-            self._table.metadata = self._base = self._catalog.metadata
+            self._repeat()
+        on_the_way, self._catalog.on_the_way = self._catalog.on_the_way, None
+        if on_the_way is not None:
+            on_the_way()
+        present = self._catalog.metadata
+        if self._base is not present and not self._catalog.compares_references_only:
+            self._repeat()
+        elif self._base.current != present.current:
+            changed = {update for update in self.updates if update.moves_main}
+            if changed:
+                self._repeat()
+        if self._catalog.compares_references_only:
+            self._catalog.metadata = self._applied_to(present)
+        else:
+            self._catalog.metadata = self._table.metadata
+
+    def _applied_to(self, metadata: Metadata) -> Metadata:
+        try:
             for update in self.updates:
-                if not update.is_repeatable:
-                    raise java_error("CommitFailedException")
-                self.apply(update)
-        self._catalog.metadata = self._table.metadata
+                metadata = update.applied(metadata)
+        except Py4JJavaError:
+            raise java_error("BadRequestException") from None
+        return metadata
+
+    def _repeat(self) -> None:
+        self._table.metadata = self._base = self._catalog.metadata
+        for update in self.updates:
+            if not update.is_repeatable:
+                raise java_error("CommitFailedException")
+            self.apply(update)
 
 
 class FakeTags:
@@ -266,6 +299,7 @@ class FakeTags:
 
     def setCurrentSnapshot(self, snapshot_id: int) -> FakeUpdate:  # noqa: N802
         update = FakeUpdate(self._transaction, lambda _, on: replace(on, current=snapshot_id))
+        update.moves_main = True
         update.commit()
         return FakeUpdate(self._transaction, lambda _, on: on)
 
@@ -348,6 +382,9 @@ class _JavaIterator:
         return self._left.pop(0)
 
 
+REST_OPTIONS = {"type": "rest", "uri": "http://catalog:8181"}
+
+
 def fake_table(catalog: FakeIceberg, kind: type[IcebergTable] = IcebergTable) -> IcebergTable:
     """The product's table on the fake. `kind`: a subclass that a test looks into."""
     names = ("greaterThanOrEqual", "lessThan", "and")
@@ -358,6 +395,7 @@ def fake_table(catalog: FakeIceberg, kind: type[IcebergTable] = IcebergTable) ->
         )
     )
     spark: Any = SimpleNamespace(_jvm=jvm)
-    table = kind(spark, Catalog.in_warehouse("/warehouse"), "orders", "orders")
+    of = Catalog.of_options(REST_OPTIONS) if catalog.compares_references_only else Catalog.in_warehouse("/warehouse")
+    table = kind(spark, of, "orders", "orders")
     table._handle = catalog.handle()
     return table

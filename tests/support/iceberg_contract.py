@@ -24,18 +24,21 @@ class DisturbedTable(IcebergTable):
     """Once, between the checks of a commit and the commit, something else happens."""
 
     meanwhile: Callable[[], object] | None = None
+    between: Callable[[Callable[[], object]], object] = staticmethod(lambda happen: happen())
+    """Makes it happen then, or at a later moment before the catalog has the commit."""
 
     def _add_files(self, transaction: Any, staged: Staged) -> None:
-        if self.meanwhile is not None:
-            meanwhile, self.meanwhile = self.meanwhile, None
-            meanwhile()
+        self._disturb()
         super()._add_files(transaction, staged)
 
     def _make_current(self, transaction: Any, table: Any, staged: Staged) -> None:
         super()._make_current(transaction, table, staged)
+        self._disturb()
+
+    def _disturb(self) -> None:
         if self.meanwhile is not None:
             meanwhile, self.meanwhile = self.meanwhile, None
-            meanwhile()
+            self.between(meanwhile)
 
 
 class World(Protocol):

@@ -30,6 +30,7 @@ from pyspark.sql import SparkSession
 from bmq.rest_client.login import CONFIG, LoginUnusable, RestLogin, login_of
 from bmq.spark.jvm import remembered_interrupt, start_session
 from bmq.spark.release import SparkTooOld, require_spark
+from bmq.spark.tables.catalog_options import REDACTED
 from bmq.spark.tables.cluster_tables import ClusterTable
 from bmq.spark.tables.day import Day, day_of
 from bmq.spark.tables.day_rebuild import DayRebuild
@@ -41,6 +42,7 @@ from bmq.spark.tables.job import TRIGGER_S_DEFAULT, TableJobOptions, start_table
 from bmq.spark.tables.job_lines import OutputForm, batch_line, ended_line, running_line
 from bmq.spark.tables.jvm_errors import first_line, innermost
 from bmq.spark.tables.maintenance_policy import MaintenancePolicy
+from bmq.spark.tables.option_pairs import NoOptions, option_pair, option_pairs
 from bmq.spark.tables.parent_watch import ParentWatch
 from bmq.spark.tables.progress import TableProgress
 from bmq.spark.tables.stop_signals import receive_interrupts, stop_at_signals
@@ -50,7 +52,6 @@ from bmq.table_definitions.progress import REPORT_EVERY_S
 FAILED = 1
 REFUSED = 2
 INTERRUPTED = 130
-OPTIONS_BYTES_MAX: Final = 1 << 20
 
 
 class NoSpark(Exception):
@@ -67,28 +68,17 @@ def definition_file(path: Path) -> Callable[[], TableDefinition]:
 
 
 def _pair(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise argparse.ArgumentTypeError(f"{text} is not KEY=VALUE")
-    return key, value
+    try:
+        return option_pair(text)
+    except NoOptions as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _pairs(text: str) -> list[tuple[str, str]]:
-    """`@FILE`: one on each line, without empty ones and comments (#). Passwords belong there: others see a command line."""
-    if not text.startswith("@"):
-        return [_pair(text)]
     try:
-        with Path(text[1:]).open(encoding="utf-8") as file:
-            lines = file.read(OPTIONS_BYTES_MAX + 1)
-    except (OSError, UnicodeDecodeError) as error:
-        raise argparse.ArgumentTypeError(f"{text[1:]} cannot be read as a file of options: {error}") from None
-    if len(lines) > OPTIONS_BYTES_MAX:
-        raise argparse.ArgumentTypeError(f"{text[1:]} has more than {OPTIONS_BYTES_MAX} bytes")
-    found = [line.strip() for line in lines.splitlines()]
-    unusable = next((at for at, line in enumerate(found, 1) if line[:1] not in ("", "#") and line.find("=") < 1), None)
-    if unusable is not None:  # without the line: it may be a secret
-        raise argparse.ArgumentTypeError(f"{text[1:]}, line {unusable}: it is not KEY=VALUE")
-    return [_pair(line) for line in found if line and line[0] != "#"]
+        return option_pairs(text)
+    except NoOptions as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _count(least: int) -> Callable[[str], int]:
@@ -133,7 +123,11 @@ def parser() -> argparse.ArgumentParser:
     place = arguments.add_mutually_exclusive_group(required=True)
     place.add_argument("--warehouse", metavar="URL", help="a directory for tables")
     place.add_argument(
-        "--catalog-option", type=_pair, action="append", metavar="KEY=VALUE", help="of Iceberg's catalog: type, uri …"
+        "--catalog-option",
+        type=_pairs,
+        action="extend",
+        metavar="KEY=VALUE|@FILE",
+        help="of Iceberg's catalog: type, uri …; or a file of them",
     )
     arguments.add_argument("--source", default="kafka", metavar="FORMAT", help="of the stream [kafka]")
     arguments.add_argument(
@@ -203,13 +197,13 @@ def how_to_run(given: argparse.Namespace, on_progress: Callable[[TableProgress],
 def _catalog(given: argparse.Namespace) -> Catalog:
     if given.warehouse is not None:
         return Catalog.in_warehouse(given.warehouse)
-    return Catalog("bmq", "tables", dict(given.catalog_option))
+    return Catalog.of_options(dict(given.catalog_option))
 
 
 def _session(name: str, settings: Mapping[str, str]) -> SparkSession:
     """Raises NoSpark."""
     try:
-        return start_session(name, settings)
+        return start_session(name, {"spark.redaction.regex": REDACTED, **settings})
     except PySparkException as error:
         raise NoSpark(f"Spark cannot be started (it needs Java 17 or later): {first_line(error)}") from error
     except Py4JJavaError as error:  # before the first session exceptions of Java are not made Spark's own

@@ -9,6 +9,10 @@ Iceberg repeats a refused transaction on newer metadata, but only its updates. I
 moved the offsets, the table was rolled back, or another engine expired the staged snapshot and deleted its files. So each
 transaction begins with an update that Iceberg does not repeat, a tag (`_commit`): once the metadata has changed, everything
 is checked and made again.
+
+A REST catalog is sent changes, and compares only what they ask it to: snapshots, no properties. So there each commit of a property
+that others check moves the branch `main` too, by a snapshot without rows: of two such commits on the same metadata the catalog
+refuses the second.
 """
 
 from __future__ import annotations
@@ -25,8 +29,17 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from bmq.spark.tables.catalog_options import (
+    DIRECTORIES,
+    TYPE,
+    catalog_words,
+    checked_options,
+    compares_references_only,
+    shown,
+)
 from bmq.spark.tables.columns import CHANGES_PROPERTY, OWNER_PROPERTY, create_statement, evolution_statements, quoted
 from bmq.spark.tables.errors import CommitConflict, TableJobError, TableMismatch
+from bmq.spark.tables.jvm_errors import service_errors
 from bmq.spark.tables.snapshot_chain import STAGE_SUMMARY, WAP_PROPERTY, AncestorSnapshot, check_chain, check_staging
 from bmq.spark.tables.table_offsets import OFFSETS_PROPERTY, WRITER_PROPERTY, TableOffsets, Writer
 from bmq.table_definitions.index_identity import INDEX_PROPERTY
@@ -34,6 +47,7 @@ from bmq.table_definitions.index_identity import INDEX_PROPERTY
 _CATALOG_CLASS: Final = "org.apache.iceberg.spark.SparkCatalog"
 _VALIDATION_FAILED: Final = "org.apache.iceberg.exceptions.ValidationException"
 _METADATA_MOVED: Final = "org.apache.iceberg.exceptions.CommitFailedException"
+_BAD_REQUEST: Final = "org.apache.iceberg.exceptions.BadRequestException"
 _CONFLICTS: Final = frozenset({_VALIDATION_FAILED, _METADATA_MOVED})
 _CAUSES_MAX: Final = 20
 _SCHEMA_ATTEMPTS_MAX: Final = 20
@@ -49,7 +63,7 @@ _SOURCE_SUMMARY: Final = "source-snapshot-id"
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """The catalog of the tables. `options`: of Iceberg's catalog, as in its documentation (type, uri, warehouse …)."""
+    """The catalog of the tables. `options`: of Iceberg's catalog, as in its documentation (type, uri, warehouse …). See `of_options`."""
 
     name: str
     namespace: str
@@ -60,24 +74,41 @@ class Catalog:
         """Tables in directories of a file system, without a service: commits are renames that HDFS refuses twice."""
         return cls(name, namespace, {"type": "hadoop", "warehouse": warehouse})
 
+    @classmethod
+    def of_options(cls, options: Mapping[str, str], name: str = "bmq", namespace: str = "tables") -> Catalog:
+        """Tables in a catalog of any type that commits conditionally. Raises TableMismatch."""
+        return cls(name, namespace, checked_options(options))
+
+    @property
+    def is_in_directories(self) -> bool:
+        return self.options.get(TYPE) == DIRECTORIES
+
     def configure(self, spark: SparkSession) -> None:
-        """Register it with Spark. Raises TableJobError: Iceberg's jar is missing; TableMismatch: the name is taken."""
+        """Register it with Spark. Raises TableJobError: Iceberg's jar is missing, or the catalog does not answer; TableMismatch: the name
+        is taken, or the catalog cannot be used.
+        """
+        options = checked_options(self.options)
         if isinstance(_jvm(spark).org.apache.iceberg.spark.Spark3Util, JavaPackage):
             raise TableJobError("Iceberg's jar for this version of Spark is missing: name it in spark.jars")
         prefix = f"spark.sql.catalog.{self.name}"
         # Spark creates a catalog once: with other options a stream would write elsewhere than this session reads.
-        for key, value in self.options.items():
+        for key, value in options.items():
             known = spark.conf.get(f"{prefix}.{key}", value)
             if known != value:
                 raise TableMismatch(
-                    f"this session of Spark has a catalog {self.name} already, with {key} {known}, not {value}: "
+                    f"this session of Spark has a catalog {self.name} already, with {key} {shown(key, str(known))}, not {shown(key, value)}: "
                     "take another session, or give the catalog another name"
                 )
         spark.conf.set(prefix, _CATALOG_CLASS)
         # A cached table would hide the commits of other jobs, and those of this job from its other sessions.
-        for key, value in {"cache-enabled": "false", **self.options}.items():
+        for key, value in {"cache-enabled": "false", **options}.items():
             spark.conf.set(f"{prefix}.{key}", value)
-        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {quoted(self.name)}.{quoted(self.namespace)}")
+        statement = f"CREATE NAMESPACE IF NOT EXISTS {quoted(self.name)}.{quoted(self.namespace)}"
+        if self.is_in_directories:
+            spark.sql(statement)
+        else:
+            with service_errors(catalog_words(options)):
+                spark.sql(statement)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +220,10 @@ class IcebergTable:
             return
 
         def tie(transaction: Any, table: Any) -> None:
-            offsets, newest = self._offsets(table), table.currentSnapshot()
+            offsets = self._offsets(table)
             if offsets is not None and (accept_rollback or offsets.snapshot_id is None):
-                self._set_offsets(transaction, replace(offsets, snapshot_id=int(newest.snapshotId())))
+                self._move_main(transaction)
+                self._set_offsets(transaction, replace(offsets, snapshot_id=int(table.currentSnapshot().snapshotId())))
 
         offsets = self._offsets(table)
         if offsets is not None and (accept_rollback or offsets.snapshot_id is None):
@@ -203,8 +235,25 @@ class IcebergTable:
         return None if text is None else Writer.from_json(text)
 
     def claim(self, writer: Writer) -> None:
-        """Refuse commits of other writers from now on."""
-        self._load().updateProperties().set(WRITER_PROPERTY + self._key, writer.to_json()).commit()
+        """Refuse commits of other writers from now on. Raises CommitConflict, TableMismatch."""
+        if not compares_references_only(self._catalog.options):
+            self._load().updateProperties().set(WRITER_PROPERTY + self._key, writer.to_json()).commit()
+            return
+
+        def change(transaction: Any, table: Any) -> None:
+            offsets = self._checked_offsets(table)
+            self._move_main(transaction)
+            transaction.updateProperties().set(WRITER_PROPERTY + self._key, writer.to_json()).commit()
+            if offsets is not None:  # else expiring all but the newest snapshot would look like a rollback
+                self._set_offsets(transaction, replace(offsets, snapshot_id=int(table.currentSnapshot().snapshotId())))
+
+        current = self._load().currentSnapshot()
+        self._commit(change, None if current is None else int(current.snapshotId()))
+
+    def _move_main(self, transaction: Any) -> None:
+        """Make a snapshot without rows, where a commit of properties alone would not be compared with other commits."""
+        if compares_references_only(self._catalog.options):
+            transaction.newAppend().commit()
 
     def totals(self) -> TableTotals:
         snapshot = self._load().currentSnapshot()
@@ -278,10 +327,10 @@ class IcebergTable:
 
         def change(transaction: Any, table: Any) -> None:
             self._check_staging(table)
-            if self._checked_offsets(table) != expected:
-                raise CommitConflict(f"the offsets of table {self.name} have moved")
             if writer is not None and self._properties(table).get(WRITER_PROPERTY + self._key) != writer.to_json():
                 raise CommitConflict(f"table {self.name} has another writer")
+            if self._checked_offsets(table) != expected:
+                raise CommitConflict(f"the offsets of table {self.name} have moved")
             if staged.is_merge:
                 self._make_current(transaction, table, staged)
             else:
@@ -351,10 +400,10 @@ class IcebergTable:
     def _set_offsets(self, transaction: Any, offsets: TableOffsets) -> None:
         transaction.updateProperties().set(OFFSETS_PROPERTY + self._key, offsets.to_json()).commit()
 
-    def _commit(self, change: Callable[[Any, Any], None], pinned_snapshot_id: int) -> Any:
+    def _commit(self, change: Callable[[Any, Any], None], pinned_snapshot_id: int | None) -> Any:
         """Commit what `change(transaction, table)` makes, to exactly the metadata it has seen; returns the table.
 
-        When the metadata has changed meanwhile, `change` is called again. Raises CommitConflict: the pinned snapshot is
+        `pinned_snapshot_id`: None for a table without snapshots, where Iceberg may repeat the change. When the metadata has changed meanwhile, `change` is called again. Raises CommitConflict: the pinned snapshot is
         gone, or others keep changing the table.
         """
         tag = f"bmq-{uuid.uuid4().hex}"
@@ -363,18 +412,25 @@ class IcebergTable:
             table = transaction.table()
             try:
                 # Fails if the snapshot is gone, in the catalog itself too. Readers never see the tag.
-                transaction.manageSnapshots().createTag(tag, pinned_snapshot_id).commit()
-                transaction.manageSnapshots().removeTag(tag).commit()
+                if pinned_snapshot_id is not None:
+                    transaction.manageSnapshots().createTag(tag, pinned_snapshot_id).commit()
+                    transaction.manageSnapshots().removeTag(tag).commit()
                 change(transaction, table)
                 transaction.commitTransaction()
                 return table
             except Py4JJavaError as error:
                 if _class_of(error) == _METADATA_MOVED:
                     continue
-                if _class_of(error) == _VALIDATION_FAILED:
+                if _class_of(error) == _VALIDATION_FAILED or (
+                    _class_of(error) == _BAD_REQUEST and self._is_gone(pinned_snapshot_id)
+                ):
                     raise CommitConflict(f"a snapshot of table {self.name} was expired by another job") from error
                 raise
         raise CommitConflict(f"table {self.name}: others keep changing it")
+
+    def _is_gone(self, snapshot_id: int | None) -> bool:
+        """A REST server says in this way that it cannot set a tag."""
+        return snapshot_id is not None and self._load().snapshot(snapshot_id) is None
 
     def _load(self) -> Any:
         """The table's present state through Iceberg's own API. Raises TableJobError."""

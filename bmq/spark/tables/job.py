@@ -130,6 +130,10 @@ class TableJob:
     def _start(
         self, trigger_s: float | None, max_offsets_per_trigger: int | None, take_over: bool, accept_rollback: bool
     ) -> None:
+        if self._definition.index is not None and not self._catalog.is_in_directories:
+            raise TableMismatch(
+                f"{self._name} is an index: lookups find its files in a directory, so name --warehouse and no other catalog"
+            )
         self._catalog.configure(self._spark)
         self._checkpoint = Checkpoint(self._spark, self._checkpoint_path)
         self._topic_state = self._topic.state()

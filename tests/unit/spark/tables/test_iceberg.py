@@ -12,7 +12,7 @@ from py4j.protocol import Py4JJavaError
 
 from bmq.spark.tables.errors import CommitConflict, TableMismatch
 from bmq.spark.tables.snapshot_chain import AncestorSnapshot, check_chain, check_staging
-from bmq.spark.tables.table_offsets import TableOffsets
+from bmq.spark.tables.table_offsets import TableOffsets, Writer
 from tests.fakes.iceberg import FakeIceberg, FakeRows, FakeSession, fake_table, java_error
 from tests.support.iceberg_contract import (
     CHANGES_CONTRACT,
@@ -47,6 +47,46 @@ class FakeWorld(FakeIceberg):
 @pytest.mark.parametrize("check", [*CONTRACT, *CHANGES_CONTRACT, *PARTS_CONTRACT], ids=lambda check: check.__name__)
 def test_contract(check: Callable[[World], None]) -> None:
     check(FakeWorld())
+
+
+class RestWorld(FakeWorld):
+    """What happens meanwhile happens behind the client's last look at the catalog."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.compares_references_only = True
+
+    def table(self) -> DisturbedTable:
+        table = super().table()
+
+        def on_the_way(happen: Callable[[], object]) -> None:
+            self.on_the_way = happen
+
+        table.between = on_the_way
+        return table
+
+
+@pytest.mark.parametrize("check", [*CONTRACT, *CHANGES_CONTRACT, *PARTS_CONTRACT], ids=lambda check: check.__name__)
+def test_contract_where_only_references_are_compared(check: Callable[[World], None]) -> None:
+    check(RestWorld())
+
+
+def test_claims_alone_do_not_look_like_a_rollback() -> None:
+    world = RestWorld()
+    table, _ = written(world)
+    for run in ("2", "3"):
+        table.claim(Writer("/ours", run))
+        world.expire_all_but_current()
+    offsets = table.offsets()
+    assert offsets is not None and offsets.next_offsets == {0: 20}
+    assert table.totals().rows == 20
+
+
+def test_the_first_claim_is_made_in_a_table_without_snapshots() -> None:
+    world = RestWorld()
+    table = world.table()
+    table.claim(Writer("/ours", "1"))
+    assert (table.writer(), table.offsets(), world.rows()) == (Writer("/ours", "1"), None, 0)
 
 
 def test_a_table_that_others_keep_changing_is_given_up() -> None:

@@ -1,0 +1,101 @@
+"""A real catalog of Iceberg on this machine for tests: Iceberg's own REST server in front of a database.
+
+    with rest_catalog(directory) as catalog:
+        Catalog("bmq", "tables", catalog.options)
+
+All it writes is in its directory.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.error import URLError
+
+from bmq.dev.java import QUICK_START_JVM_OPTIONS, class_path, java_executable
+from testing.processes import JARS, ManagedProcess, eventually, free_port
+
+REST_JARS: Final = JARS / "iceberg-rest"
+HOST: Final = "127.0.0.1"
+HEAP_MB: Final = 256
+START_S: Final = 90.0
+_REST_SERVER: Final = "org.apache.iceberg.rest.RESTCatalogServer"
+
+
+@dataclass(frozen=True)
+class CatalogService:
+    """`options`: of Iceberg's catalog, for its clients. `process`: may be killed and started again."""
+
+    options: Mapping[str, str]
+    warehouse: Path
+    process: ManagedProcess
+
+    @property
+    def words(self) -> list[str]:
+        """The options on a command line."""
+        return [word for key, value in self.options.items() for word in ("--catalog-option", f"{key}={value}")]
+
+
+@contextmanager
+def rest_catalog(directory: Path) -> Iterator[CatalogService]:
+    """Iceberg's server of its REST API; tables and their metadata files are found by a database, SQLite."""
+    port = free_port()
+    warehouse = _made(directory / "warehouse")
+    jars = f"{class_path(REST_JARS)}:{_spark_jars('hadoop-client-*.jar')}"
+    process = ManagedProcess(
+        "REST catalog",
+        _command(jars, _REST_SERVER),
+        directory / "rest-catalog.log",
+        {
+            "CATALOG_REST_PORT": str(port),
+            "CATALOG_WAREHOUSE": f"file:{warehouse}",
+            "CATALOG_URI": f"jdbc:sqlite:{directory}/catalog.db",
+            "CATALOG_CLIENTS": "1",
+        },
+    )
+    options = {"type": "rest", "uri": f"http://{HOST}:{port}"}
+
+    def answers() -> bool:
+        try:
+            with urllib.request.urlopen(f"{options['uri']}/v1/config", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except (URLError, OSError):
+            return False
+
+    with _running(process, answers):
+        yield CatalogService(options, warehouse, process)
+
+
+@contextmanager
+def _running(process: ManagedProcess, answers: object) -> Iterator[None]:
+    assert callable(answers)
+    process.start()
+    try:
+        eventually(lambda: answers() or not process.is_running, START_S, f"{process.name} answers", 0.2)
+        assert process.is_running, f"{process}"
+        yield
+    finally:
+        process.kill()
+
+
+def _command(classes: str, main_class: str, *options: str) -> list[str]:
+    return [
+        *(java_executable(), *QUICK_START_JVM_OPTIONS, f"-Xmx{HEAP_MB}m", "-Djava.net.preferIPv4Stack=true"),
+        *(*options, "-cp", classes, main_class),
+    ]
+
+
+def _spark_jars(pattern: str) -> str:
+    spark = importlib.util.find_spec("pyspark")
+    assert spark is not None and spark.origin is not None
+    return ":".join(str(jar) for jar in sorted((Path(spark.origin).parent / "jars").glob(pattern)))
+
+
+def _made(directory: Path) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
