@@ -1,7 +1,8 @@
 """The REST pages, built for the first request that needs them: their imports take half as long as a whole start.
 
-A server is ready without them, and many a server is never asked for one. Until they are built, health is answered here and
-other requests wait. They are imported in a thread, so that Kafka clients are served meanwhile.
+A server is ready without them, and many a server is never asked for one. Until they are built, health and the console's files
+are answered here, so that a browser draws the console meanwhile, and other requests wait. They are imported in a thread, so that
+Kafka clients are served.
 """
 
 from __future__ import annotations
@@ -10,11 +11,15 @@ import asyncio
 import gc
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
-from typing import Any
+from typing import Any, Final
 
 from bmq.admin.health import HealthReason
 from bmq.admin.rest.health_pages import HEALTH_PATH, LIVE_PATH, described
 from bmq.admin.rest.principals import STRANGER
+from bmq.console.answer import console_answer
+from bmq.console.assets import PAGE, Assets
+
+_CONSOLE: Final = "/console/"
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -25,7 +30,8 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 class RestPages:
     """An ASGI application that exists at once. `build` makes the whole application; it runs in a thread, once, when the first
-    request comes that needs it. `is_ready`: the health, as in the built pages. `why`: the reasons that it names to anyone; none where the pages ask for a right.
+    request comes that needs it. `is_ready`: the health, as in the built pages. `why`: the reasons that it names to anyone; none
+    where the pages ask for a right. `assets`: the console's.
     """
 
     def __init__(
@@ -33,10 +39,13 @@ class RestPages:
         build: Callable[[], Application],
         is_ready: Callable[[], bool],
         why: Callable[[], Iterable[HealthReason]] = tuple,
+        *,
+        assets: Assets | None = None,
     ) -> None:
         self._build = build
         self._is_ready = is_ready
         self._why = why
+        self._assets = assets or Assets()
         self._building: asyncio.Task[Application] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -49,8 +58,25 @@ class RestPages:
             return
         if self._building is None:
             self._building = asyncio.create_task(self._built())
+        if not is_there and await self._answer_file(scope, send):
+            return
         pages = await asyncio.shield(self._building)
         await pages(scope, receive, send)
+
+    async def _answer_file(self, scope: Scope, send: Send) -> bool:
+        """Whether it is a file of the console, which is sent then."""
+        name = PAGE if scope["path"] == "/" else scope["path"].removeprefix(_CONSOLE)
+        if scope["method"] not in ("GET", "HEAD") or (name == scope["path"]):
+            return False
+        asset = await asyncio.to_thread(self._assets.named, name)
+        if asset is None:
+            return False
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        found = console_answer(asset, is_head=scope["method"] == "HEAD", headers=headers)
+        sent = [(name.encode(), value.encode()) for name, value in found.headers.items()]
+        await send({"type": "http.response.start", "status": found.status, "headers": sent})
+        await send({"type": "http.response.body", "body": found.body})
+        return True
 
     async def close(self) -> None:
         """Wait for the thread: an interpreter that ends during an import prints a traceback."""

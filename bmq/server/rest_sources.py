@@ -16,6 +16,7 @@ from bmq.admin.redrives import Redrives
 from bmq.admin.rest.health_pages import health_reasons
 from bmq.admin.rest.sources import RestSources
 from bmq.broker.manager import PartitionManager
+from bmq.console.assets import Assets
 from bmq.coordinator.transactions.coordinator import TransactionCoordinator
 from bmq.log.clock import Clock
 from bmq.log.partition_log import TopicPartition
@@ -111,6 +112,9 @@ def rest_pages(sources: RestSources) -> RestPages:
     def build() -> Application:
         from bmq.admin.rest.application import rest_application
 
-        return rest_application(sources)
+        return rest_application(sources, assets=assets)
 
-    return RestPages(build, sources.is_ready, lambda: () if sources.access.is_on else health_reasons(sources))
+    assets = Assets()
+    return RestPages(
+        build, sources.is_ready, lambda: () if sources.access.is_on else health_reasons(sources), assets=assets
+    )

@@ -42,12 +42,15 @@ from bmq.admin.rest.topic_pages import topic_pages
 from bmq.admin.rest.transaction_pages import transaction_pages
 from bmq.admin.rest.view_pages import view_pages
 from bmq.admin.rest.views import Health, Live, WhyView
+from bmq.console.assets import Assets
 
 __all__ = ["RestSources", "rest_application"]
 
 
-def rest_application(sources: RestSources, *, store_wait_s: float = STORE_WAIT_S) -> FastAPI:
-    """The same for a node of a cluster and for a process that is all of it; bmq/cli runs it."""
+def rest_application(
+    sources: RestSources, *, store_wait_s: float = STORE_WAIT_S, assets: Assets | None = None
+) -> FastAPI:
+    """The same for a node of a cluster and for a process that is all of it; bmq/cli runs it. `assets`: of the console."""
     app = FastAPI(
         title="bmq",
         version="1",
@@ -58,7 +61,7 @@ def rest_application(sources: RestSources, *, store_wait_s: float = STORE_WAIT_S
     )
 
     app.include_router(_probes(sources))
-    app.include_router(console_pages())
+    app.include_router(console_pages(assets))
     app.include_router(documentation_pages())
     app.include_router(cluster_pages(sources))
     app.include_router(node_partition_pages(sources))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import AsyncIterator
 
@@ -92,6 +93,27 @@ async def test_everything_else_waits_and_is_answered_by_the_pages(built: Built) 
     built.may_end.set()
     assert [answer.text for answer in await asyncio.gather(*asked)] == ["the pages"] * 3
     assert (await built.client.get("/v1/health")).text == "the pages"
+    assert built.times == 1
+
+
+async def test_the_console_is_drawn_while_the_pages_are_built(built: Built) -> None:
+    page = await built.client.get("/")
+    assert built.has_begun.wait(30), "what the console asks for next is on its way"
+    assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert page.headers["content-encoding"] == "gzip" and "console/" in page.text
+    script = re.search(r"\"(console/[^\"]+\.js)\"", page.text)
+    assert script is not None
+    assert (await built.client.head(f"/{script[1]}")).status_code == 200
+    again = await built.client.get("/", headers={"if-none-match": page.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    unknown = [
+        asyncio.create_task(built.client.get(path))
+        for path in ("/console/none.js", "/console/../pyproject.toml", "/console")
+    ]
+    built.may_end.set()
+    assert [answer.text for answer in await asyncio.gather(*unknown)] == ["the pages"] * 3
+    assert (await built.client.get("/")).text == "the pages"
     assert built.times == 1
 
 
