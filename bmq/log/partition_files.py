@@ -38,7 +38,7 @@ from bmq.log.manifest import (
     TimersReference,
     filed_to,
 )
-from bmq.log.names import CLEANED_ROLL_MIN, MERGED_ROLL_MIN, PartitionPaths, may_have_gaps
+from bmq.log.names import CLEANED_ROLL_MIN, MERGED_ROLL_MIN, PartitionPaths
 from bmq.log.partition_log import Location, Span, StateSnapshot
 from bmq.log.producer_state import ProducerSnapshot
 from bmq.log.recovery import (
@@ -50,11 +50,12 @@ from bmq.log.recovery import (
 )
 from bmq.log.replacement import (
     CleanedSegment,
-    ExtentsChanged,
     Replacement,
     SwapNotBegun,
     end_offset_of,
+    end_with_gaps,
     index_of_cleaned,
+    place_of,
     segment_of,
     with_replacements,
 )
@@ -116,7 +117,7 @@ class PartitionFiles:
         self.snapshots: tuple[SnapshotReference, ...] = recovered.snapshots
         self.first_dirty_offset = recovered.first_dirty_offset
         """The offset up to which the log was compacted."""
-        self.compacted_offset = max((one.end_offset for one in self.extents if may_have_gaps(one.roll)), default=-1)
+        self.compacted_offset = end_with_gaps(self.extents)
         """Segments below this offset may be made by compaction; -1: none is."""
         self.index_interval_bytes = index_interval_bytes
         self._extents_end_offset = recovered.end_offset
@@ -422,13 +423,9 @@ class PartitionFiles:
         """The number of the newest manifest known to be durable. Later ones get higher numbers."""
         return self._newest_manifest
 
-    def next_cleaned_roll(self) -> int:
-        """A new number for a segment that compaction writes; none is returned twice (rule 21)."""
-        return next(self._cleaned_rolls)
-
-    def next_merged_roll(self) -> int:
-        """As `next_cleaned_roll`, for a segment that is merged of others."""
-        return next(self._merged_rolls)
+    def next_rewritten_roll(self, *, is_merge: bool) -> int:
+        """A new number for a segment that compaction, or a merge, writes; none is returned twice (rule 21)."""
+        return next(self._merged_rolls if is_merge else self._cleaned_rolls)
 
     async def compacted_to(self, first_dirty_offset: int) -> tuple[str, ...]:
         """Record durably how far compaction has come. Returns (): no paths are to be deleted. Raises FencedWriter, StoreError."""
@@ -449,7 +446,7 @@ class PartitionFiles:
     async def prepare_replacement(self, replaced: Sequence[Extent], cleaned: CleanedSegment) -> Replacement:
         """Write the index of a segment that is to replace these extents. Raises as `replace_extents` does."""
         producers = await self._producers_at(replaced[-1])
-        self._place_of(replaced)
+        place_of(self.extents, replaced, self.paths.partition)
         index = index_of_cleaned(cleaned, replaced, self.producers.aborted, producers)
         try:
             await self._write_index(index)
@@ -472,7 +469,7 @@ class PartitionFiles:
         `first_dirty_offset`: how far compaction has come with them. Raises as `replace_extents` does.
         """
         async with self._writing:
-            places = [self._place_of(one.replaced) for one in replacements]
+            places = [place_of(self.extents, one.replaced, self.paths.partition) for one in replacements]
             before = self.manifest()
             gone = {segment_of(extent) for one in replacements for extent in one.replaced}
             # Only transactions of extents: the aborted transactions of other segments are in those segments' indexes.
@@ -501,11 +498,7 @@ class PartitionFiles:
             # Extents may have been appended meanwhile, but none removed.
             self.extents[:] = with_replacements(self.extents, replacements, places)
             self.first_dirty_offset = first_dirty_offset
-            made = (one.extent for one in replacements)
-            # Merged segments have the same records, so readers need not hear of them.
-            self.compacted_offset = max(
-                (self.compacted_offset, *(extent.end_offset for extent in made if may_have_gaps(extent.roll)))
-            )
+            self.compacted_offset = max(self.compacted_offset, end_with_gaps(one.extent for one in replacements))
             self.cuts = tuple(cut for cut in self.cuts if (cut.leader_epoch, cut.roll) not in gone)
             for offset in dropped_aborts:
                 self.producers.aborted.remove(offset)
@@ -519,14 +512,6 @@ class PartitionFiles:
             return self._extents_producers
         index = await load_index(self.store, self.paths, extent)
         return b"" if index is None else index.producers
-
-    def _place_of(self, replaced: Sequence[Extent]) -> int:
-        """The index of the first of these extents among the present ones. Raises ExtentsChanged."""
-        wanted = [segment_of(extent) for extent in replaced]
-        place = bisect_right(self.extents, replaced[0].base_offset, key=end_offset_of) if replaced else 0
-        if not wanted or [segment_of(extent) for extent in self.extents[place : place + len(wanted)]] != wanted:
-            raise ExtentsChanged(f"segments of {self.paths.partition} were deleted while they were compacted")
-        return place
 
     async def latest_snapshot(self, high_watermark: int) -> StateSnapshot | None:
         """The newest usable snapshot (see state_snapshots.latest_snapshot)."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from bmq.dataclass import dataclass
 from bmq.log.aborted_transactions import AbortedTransactions
 from bmq.log.manifest import Extent
+from bmq.log.names import may_have_gaps
 from bmq.log.segment_index import SegmentIndex
 from bmq.log.store import CorruptFile, StorageUnavailable
 
@@ -51,6 +53,20 @@ def with_replacements(
         found += (*extents[reached:place], one.extent)
         reached = place + len(one.replaced)
     return (*found, *extents[reached:])
+
+
+def place_of(extents: Sequence[Extent], replaced: Sequence[Extent], partition: str) -> int:
+    """The index of the first of the `replaced` among the extents of a log. Raises ExtentsChanged, which names the partition."""
+    wanted = [segment_of(extent) for extent in replaced]
+    place = bisect_right(extents, replaced[0].base_offset, key=end_offset_of) if replaced else 0
+    if not wanted or [segment_of(extent) for extent in extents[place : place + len(wanted)]] != wanted:
+        raise ExtentsChanged(f"segments of {partition} were deleted while they were compacted")
+    return place
+
+
+def end_with_gaps(extents: Iterable[Extent]) -> int:
+    """The end of the last one in which offsets may be missing; -1: none. A merged segment has the records of those before it."""
+    return max((extent.end_offset for extent in extents if may_have_gaps(extent.roll)), default=-1)
 
 
 def end_offset_of(extent: Extent) -> int:

@@ -18,6 +18,7 @@ from typing import Final
 from urllib.error import URLError
 
 from bmq.dev.java import QUICK_START_JVM_OPTIONS, class_path, java_executable
+from testing.patience import Patience
 from testing.processes import JARS, ManagedProcess, eventually, free_port
 
 REST_JARS: Final = JARS / "iceberg-rest"
@@ -62,7 +63,7 @@ def rest_catalog(directory: Path) -> Iterator[CatalogService]:
 
     def answers() -> bool:
         try:
-            with urllib.request.urlopen(f"{options['uri']}/v1/config", timeout=5) as answer:
+            with urllib.request.urlopen(f"{options['uri']}/v1/config", timeout=Patience(5).limit_s) as answer:
                 return bool(answer.status == 200)
         except (URLError, OSError):
             return False

@@ -251,7 +251,7 @@ class _Swap:
             index_interval_bytes=self._plan.cleaning.index_interval_bytes,
             pace=self._pace,
         )
-        roll, paths = self._files.next_cleaned_roll(), self._files.paths
+        roll, paths = self._files.next_rewritten_roll(is_merge=False), self._files.paths
         target = paths.segment(paths.leader_epoch, roll)
         self._moved.append(target)
         self._rolls.append(roll)

@@ -149,7 +149,7 @@ class SegmentRewrite:
 
     async def _open(self, group: Iterable[Extent], plan: CleaningPlan) -> _CleanedFile:
         store, files = self._context.store, self._files
-        roll = files.next_merged_roll() if plan.is_merge else files.next_cleaned_roll()
+        roll = files.next_rewritten_roll(is_merge=plan.is_merge)
         writer = await store.create_segment(
             self._paths.segment(self._paths.leader_epoch, roll),
             holder=self._context.holder,

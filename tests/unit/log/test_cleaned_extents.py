@@ -45,7 +45,7 @@ async def cleaned_of(owner: Owner, extents: list[Extent], **more: tuple[int, ...
             kept += [bytes(run.data[at : at + header.size_bytes]) for at, header in run.batches if at == 0]
     end_offset = extents[-1].end_offset
     kept.append(bytes(flagged_batch([], base_offset=end_offset - 2, last_offset=end_offset - 1, leader_epoch=1)))
-    roll = owner.files.next_cleaned_roll()
+    roll = owner.files.next_rewritten_roll(is_merge=False)
     writer = await owner.store.create_segment(
         owner.paths.segment(owner.paths.leader_epoch, roll),
         holder=owner.holder,
