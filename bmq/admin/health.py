@@ -14,7 +14,11 @@ from bmq.dataclass import dataclass
 
 RECENT_S: Final = 600
 """For how long a logged error and a stall are reasons."""
+START_WAIT_S: Final = 5.0
+"""A partition whose start waits for longer is told of. Shorter ones are part of a move while a DataNode or NameNode changes."""
 _NODES_NAMED_MAX: Final = 10
+_PARTITIONS_NAMED_MAX: Final = 3
+_CAUSE_CHARACTERS_MAX: Final = 200
 
 
 class Stage(Enum):
@@ -47,13 +51,23 @@ class LoggedEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class UnstartedPartition:
+    """A partition whose start is tried again and again. `cause`: what the store said last."""
+
+    name: str
+    waited_s: float
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
 class HealthFacts:
     """What a server knows of itself.
 
     `is_fenced`: it serves, but the controller does not count it as a live node. `is_controller_silent`: no controller has
     answered for longer than a poll takes. `unreachable_nodes`: nodes of the cluster that this one cannot reach.
     `is_store_away`: this node does not reach the store. `left_out_datanodes`: DataNodes that failed and get no new blocks for a while. `stalled_ago_s`: since the event loop's
-    last stall; None: there was none. `errors`: logged lately, the latest first.
+    last stall; None: there was none. `errors`: logged lately, the latest first. `unstarted`: partitions that cannot be started, the
+    longest wait first.
     """
 
     stage: Stage = Stage.SERVING
@@ -64,6 +78,7 @@ class HealthFacts:
     left_out_datanodes: int = 0
     stalled_ago_s: float | None = None
     errors: Sequence[LoggedEvent] = ()
+    unstarted: Sequence[UnstartedPartition] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +159,13 @@ def reasons(
     `states`: number of partitions by state. `problems`: sentences of what does not work, such as compaction.
     """
     order = list(Severity)
-    found = [*_not_ready(facts, is_ready), *_partitions(states), *_cluster(facts), *_own(facts, problems)]
+    found = [
+        *_not_ready(facts, is_ready),
+        *_partitions(states),
+        *_unstarted(facts.unstarted),
+        *_cluster(facts),
+        *_own(facts, problems),
+    ]
     return tuple(sorted(found, key=lambda reason: order.index(reason.severity)))
 
 
@@ -174,6 +195,23 @@ def _partitions(states: Mapping[str, int]) -> Iterator[HealthReason]:
             "Free space, raise the quota, or bring DataNodes back. Produces work again without a restart. The log lines "
             "partition_blocked have the cause.",
         )
+
+
+def _unstarted(partitions: Sequence[UnstartedPartition]) -> Iterator[HealthReason]:
+    """Not a reason to be unready: the node serves its other partitions, and no other node could start these on the same store."""
+    if not partitions:
+        return
+    named = ", ".join(one.name for one in partitions[:_PARTITIONS_NAMED_MAX])
+    more = len(partitions) - _PARTITIONS_NAMED_MAX
+    oldest = partitions[0]
+    yield HealthReason(
+        "partitions_not_started",
+        Severity.ERROR,
+        f"{_some(len(partitions), 'partition')} not started: {named}{f' and {more} more' if more > 0 else ''}, for "
+        f"{oldest.waited_s:.0f} s. The store: {oldest.cause[:_CAUSE_CHARACTERS_MAX].rstrip('.')}.",
+        "Free space, raise the quota, leave safe mode, or bring DataNodes back. The start is tried again by itself. The log lines "
+        "partition_start_waits name each.",
+    )
 
 
 def _cluster(facts: HealthFacts) -> Iterator[HealthReason]:

@@ -23,6 +23,7 @@ from bmq.broker.overdue_pace import OverduePace
 from bmq.broker.search_pace import SearchPace
 from bmq.broker.segment_size import FIRST_BYTES
 from bmq.broker.start_queue import StartQueue
+from bmq.broker.start_waits import StartWaits
 from bmq.broker.tail_cache import TailCache
 from bmq.dataclass import dataclass
 from bmq.log.clock import Clock
@@ -155,6 +156,7 @@ class BrokerContext:
     deferred_deletes: DeferredDeletes = field(init=False)
     turns: AppendBatcher = field(init=False)
     starts: StartQueue = field(init=False)
+    start_waits: StartWaits = field(init=False)
     turn_room: Room = field(init=False)
     opener: Opener = field(init=False)  # replaced where threads are not wanted
     searches: SearchPace = field(init=False)
@@ -183,6 +185,7 @@ class BrokerContext:
         self.turns, self.due_turns = AppendBatcher(loop), LoopTurns()
         self.overdue_pace = OverduePace(self.counts)
         self.starts = StartQueue(self.settings.starts_max, self.counts)
+        self.start_waits = StartWaits(self.clock.elapsed_s)
         self.turn_room = TurnRoom(loop)
         self.opener = ThreadOpener(loop)
         self.searches = SearchPace(self.settings.replicas_searches_per_s)

@@ -41,8 +41,15 @@ class StartEffects:
 
     async def persist(self, action: Callable[[], Awaitable[ev.Event | None]]) -> None:
         """Perform an effect of the start, retrying with growing pauses until it ends in an event or we are fenced."""
+        effect = object()
+        try:
+            await self._persist(action, effect)
+        finally:
+            self._partition.context.start_waits.ended(effect)
+
+    async def _persist(self, action: Callable[[], Awaitable[ev.Event | None]], effect: object) -> None:
         partition = self._partition
-        backoff = partition.context.backoff()
+        names, backoff = partition.names(), partition.context.backoff()
         while not partition.state.is_final:
             try:
                 event: ev.Event | None = await action()
@@ -52,9 +59,10 @@ class StartEffects:
                 raise
             except StoreError as error:
                 # Retry unknown store errors too: a partition that keeps trying can still recover.
+                reason = f"{type(error).__name__}: {error}"
                 if backoff.failures == 0:
-                    reason = f"{type(error).__name__}: {error}"
-                    _log.warning("partition_start_waits", **partition.names(), reason=reason)
+                    _log.warning("partition_start_waits", **names, reason=reason)
+                partition.context.start_waits.failed(effect, f"{names['topic']}-{names['partition']}", reason)
                 await backoff.pause()
                 if await self._is_directory_lost():
                     partition.machine.feed(ev.OwnershipLost())

@@ -45,6 +45,7 @@ from bmq.server.live_summary import Summary
 from bmq.server.native_kernel import warn_without_kernel
 from bmq.server.node_dependencies import NodeDependencies, NodeHooks
 from bmq.server.node_roles import NodeRoles
+from bmq.server.own_health import unstarted
 from bmq.server.own_root import new_holder, open_own_root
 from bmq.server.settings import Settings, split_address
 from bmq.server.start_retry import StartRetry
@@ -208,6 +209,7 @@ class NodeServer:
             is_store_away=roles is not None and roles.store_watch.is_away,
             unreachable_nodes=() if roles is None else sorted(roles.peers.unreachable),
             stalled_ago_s=self._dependencies.stalls.stalled_ago_s,
+            unstarted=() if roles is None else unstarted(roles.manager.context.start_waits),
         )
 
     def partition_states(self) -> Mapping[str, int]:

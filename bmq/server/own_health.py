@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-from bmq.admin.health import RECENT_S, HealthFacts
+from bmq.admin.health import RECENT_S, START_WAIT_S, HealthFacts, UnstartedPartition
 from bmq.admin.logged_errors import LoggedErrors
+from bmq.broker.start_waits import StartWaits
 from bmq.log.clock import Clock
 from bmq.log.store import SegmentStore
 from bmq.server.stores import OnDataNodes
@@ -17,6 +18,11 @@ class HealthOfServer(Protocol):
     """A server that knows how far it is: NodeServer, StandaloneServer."""
 
     def health(self) -> HealthFacts: ...
+
+
+def unstarted(waits: StartWaits) -> tuple[UnstartedPartition, ...]:
+    """The partitions whose start waits for so long that the health tells of it, the longest wait first."""
+    return tuple(UnstartedPartition(*wait) for wait in waits.longer_than(START_WAIT_S))
 
 
 def own_health(

@@ -93,6 +93,7 @@ from bmq.server.log_ends import OwnedLogEnds
 from bmq.server.login_threads import LoginThreads, sasl_logins
 from bmq.server.native_kernel import warn_without_kernel
 from bmq.server.otlp_endpoint import client_telemetry
+from bmq.server.own_health import unstarted
 from bmq.server.own_log import ManagedLog
 from bmq.server.own_root import new_holder, open_own_root
 from bmq.server.settings import Settings
@@ -265,7 +266,8 @@ class StandaloneServer:
 
     def health(self) -> HealthFacts:
         """What this server knows of its health."""
-        return HealthFacts(self._stage, stalled_ago_s=self._stalls.stalled_ago_s)
+        waits = () if self._manager is None else unstarted(self._manager.context.start_waits)
+        return HealthFacts(self._stage, stalled_ago_s=self._stalls.stalled_ago_s, unstarted=waits)
 
     def partition_states(self) -> Mapping[str, int]:
         return {} if self._manager is None else self._manager.states()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bmq.admin.health import HealthFacts, LoggedEvent, Severity, Stage, reasons
+from bmq.admin.health import HealthFacts, LoggedEvent, Severity, Stage, UnstartedPartition, reasons
 
 pytestmark = pytest.mark.unit
 
@@ -56,11 +56,16 @@ def test_the_gravest_reason_comes_first() -> None:
         left_out_datanodes=1,
         stalled_ago_s=5.0,
         errors=(LoggedEvent("partition_offline", "error", 1, 0), LoggedEvent("write_failed", "error", 2, 0)),
+        unstarted=[
+            UnstartedPartition(f"orders-{number}", 42.0 - number, "NoRoom: the quota is used up.")
+            for number in range(5)
+        ],
     )
     found = reasons(facts, {"offline": 1, "blocked": 2}, ("no log is compacted: it ended",), is_ready=True)
     assert [(one.code, one.severity) for one in found] == [
         ("partitions_offline", Severity.ERROR),
         ("partitions_blocked", Severity.ERROR),
+        ("partitions_not_started", Severity.ERROR),
         ("store_away", Severity.ERROR),
         ("controller_silent", Severity.ERROR),
         ("nodes_unreachable", Severity.WARNING),
@@ -72,6 +77,9 @@ def test_the_gravest_reason_comes_first() -> None:
     said = {one.code: one.what for one in found}
     assert said["partitions_offline"].startswith("1 partition is ")
     assert said["partitions_blocked"].startswith("2 partitions are ")
+    assert said["partitions_not_started"] == (
+        "5 partitions are not started: orders-0, orders-1, orders-2 and 2 more, for 42 s. The store: NoRoom: the quota is used up."
+    )
     assert said["nodes_unreachable"] == "This node cannot reach the nodes 2, 3."
     assert said["errors_logged"].endswith("partition_offline, and one other kind.")
 

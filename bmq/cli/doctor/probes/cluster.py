@@ -20,6 +20,8 @@ from bmq.rest_client.client import Page, RestClient, why_no_connection
 from bmq.rest_client.login import LoginUnusable, RestLogin
 from bmq.server.settings import split_address
 
+_NAMED_AS_PROBLEMS: Final = "partitions_offline"
+"""A reason of the health; `problems` have its partitions one by one."""
 ANSWER_MAX_S: Final = 3.0
 NODES_MAX: Final = 200
 NODES_AT_ONCE_MAX: Final = 16
@@ -91,12 +93,17 @@ class NodeAsker:
             metrics = await self._page(url, "/metrics")
         document = json.loads(health.page.content)
         version = None if metrics.page is None else VERSION.search(metrics.page.content.decode(errors="replace"))
-        problems = document.get("problems", [])
+        problems, why = document.get("problems", []), document.get("why", [])
         return (
             SeenNode(
                 f"{name} at {told['rest']}",
                 is_ready=document["ready"] is True,
                 problems=tuple(str(problem) for problem in problems),
+                reasons=tuple(
+                    (str(one["what"]), str(one["what_to_do"]))
+                    for one in why
+                    if one["severity"] == "error" and one["code"] != _NAMED_AS_PROBLEMS
+                ),
                 version=None if version is None else version[1],
             ),
             _clock_of(name, health),

@@ -15,12 +15,16 @@ _PROBLEMS_MAX: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class SeenNode:
-    """One node at its REST address. `trouble`: why it tells nothing, a sentence. `version`: None if it does not tell."""
+    """One node at its REST address. `trouble`: why it tells nothing, a sentence. `version`: None if it does not tell.
+
+    `reasons`: what its health says is wrong, and what to do, sentences.
+    """
 
     name: str
     trouble: str = ""
     is_ready: bool = True
     problems: tuple[str, ...] = ()
+    reasons: tuple[tuple[str, str], ...] = ()
     version: str | None = None
 
 
@@ -47,6 +51,14 @@ def node_findings(nodes: Sequence[SeenNode], *, is_running_here: bool) -> list[F
         found += [
             error(NODES, f"{node.name} says: {problem}", "see `A partition that is offline` in docs/OPERATIONS.md")
             for problem in node.problems[:_PROBLEMS_MAX]
+        ]
+        found += [
+            error(
+                NODES,
+                f"{node.name} says: {what.removesuffix('.')}",
+                what_to_do[:1].lower() + what_to_do[1:].removesuffix("."),
+            )
+            for what, what_to_do in node.reasons[:_PROBLEMS_MAX]
         ]
     return found or [ok(NODES, f"{_count(len(nodes))} answer and are ready")]
 

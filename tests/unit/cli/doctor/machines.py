@@ -69,6 +69,7 @@ class FakeNodes:
     versions: Mapping[str, str]
     clocks_off_s: Mapping[str, float] = field(default_factory=dict)
     problems: Mapping[str, list[str]] = field(default_factory=dict)
+    why: Mapping[str, list[dict[str, str]]] = field(default_factory=dict)
     deaf: frozenset[str] = frozenset()
     unready: frozenset[str] = frozenset()
 
@@ -87,7 +88,9 @@ class FakeNodes:
             ]
             return httpx.Response(200, json={"nodes": nodes})
         if path == "/v1/health":
-            document = {"ready": host not in self.unready, "problems": self.problems.get(host, [])}
+            document: dict[str, Any] = {"ready": host not in self.unready, "problems": self.problems.get(host, [])}
+            if host in self.why:
+                document["why"] = self.why[host]
             date = formatdate(NOW_S + self.clocks_off_s.get(host, 0.0), usegmt=True)
             return httpx.Response(200 if document["ready"] else 503, json=document, headers={"date": date})
         if path == "/metrics":

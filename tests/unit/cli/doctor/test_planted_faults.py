@@ -190,6 +190,7 @@ async def test_each_fault_of_a_cluster_is_named(tmp_path: Path, monkeypatch: pyt
         {"b1": RELEASE, "b2": "0.0.9", "b3": RELEASE},
         clocks_off_s={"b2": 3_600.0},
         problems={"b1": ["orders-0 is offline"]},
+        why={"b2": [*map(reason, ("partitions_offline", "partitions_not_started")), reason("loop_stalled", "warning")]},
         deaf=frozenset({"b3"}),
     )
     async with AsyncExitStack() as stack:
@@ -210,6 +211,13 @@ async def test_each_fault_of_a_cluster_is_named(tmp_path: Path, monkeypatch: pyt
     assert [fault.name for fault in OF_A_CLUSTER if fault not in named] == [], findings
     assert len(named) >= 15
     assert exit_code(findings) == 2
+    told = {finding.seen: finding.to_do for finding in findings if " says: It is " in finding.seen}
+    assert told == {"node 2 at b2:8080 says: It is partitions_not_started": "do something about partitions_not_started"}
+
+
+def reason(code: str, severity: str = "error") -> dict[str, str]:
+    """As in /v1/health."""
+    return {"code": code, "severity": severity, "what": f"It is {code}.", "what_to_do": f"Do something about {code}."}
 
 
 async def test_a_pause_of_a_datanode_is_named(tmp_path: Path) -> None:
