@@ -61,7 +61,7 @@ class StartEffects:
                 # Retry unknown store errors too: a partition that keeps trying can still recover.
                 reason = f"{type(error).__name__}: {error}"
                 if backoff.failures == 0:
-                    _log.warning("partition_start_waits", **names, reason=reason)
+                    _log.warning("partition_start_waits", **partition.names(), reason=reason)
                 partition.context.start_waits.failed(effect, f"{names['topic']}-{names['partition']}", reason)
                 await backoff.pause()
                 if await self._is_directory_lost():
