@@ -34,7 +34,7 @@ tools: ## install the tests' needs besides Python: Java, Maven, kcat, libfaketim
 	@deploy/dev/install-tools.sh java javac mvn kcat faketime ip mkfs.ext4 cc librdkafka kdc promtool
 
 # Java and Maven are looked for only when something has to be fetched.
-jars: $(JARS)/kafka/.fetched $(JARS)/kafka-clients-2.8/.fetched $(JARS)/kafka-clients-3.9/.fetched $(JARS)/kafka-streams/.fetched $(JARS)/kafka-tests/.fetched $(JARS)/spark/.fetched $(JARS)/hadoop/.fetched $(JARS)/yarn/.fetched $(JARS)/zookeeper/.fetched $(JARS)/iceberg-rest/.fetched ## fetch jars
+jars: $(JARS)/kafka/.fetched $(JARS)/kafka-clients-2.8/.fetched $(JARS)/kafka-clients-3.9/.fetched $(JARS)/kafka-streams/.fetched $(JARS)/kafka-tests/.fetched $(JARS)/spark/.fetched $(JARS)/hadoop/.fetched $(JARS)/yarn/.fetched $(JARS)/zookeeper/.fetched ## fetch jars
 
 check: $(VENV)/.installed-dev ## lint, types, import contracts and unit tests; STAGES="lint unit" runs only these
 	@$(BIN)/python tools/stages.py check $(STAGES)
@@ -42,7 +42,7 @@ check: $(VENV)/.installed-dev ## lint, types, import contracts and unit tests; S
 test: $(VENV)/.installed-spark $(PLAIN)/.installed tools jars ## the gate of every change, after installing what it needs; STAGES="unit hurt" runs only these
 	@$(UNDER_TEST) $(BIN)/python tools/stages.py test $(STAGES)
 
-campaign: $(VENV)/.installed-spark $(VENV)/.installed-bench $(VENV)/.installed-site $(PLAIN)/.installed tools jars $(JARS)/grpc/.fetched ## the long, randomized tests: an hour; PARTS="soak kafka", SEED=n, RESUME=1; DUE=1 lists parts that are due
+campaign: $(VENV)/.installed-spark $(VENV)/.installed-bench $(VENV)/.installed-site $(PLAIN)/.installed tools jars $(JARS)/grpc/.fetched $(JARS)/iceberg-rest/.fetched ## the long, randomized tests: an hour; PARTS="soak kafka", SEED=n, RESUME=1; DUE=1 lists parts that are due
 	@deploy/dev/install-tools.sh librdkafka npm nginx chromium
 	@$(UNDER_TEST) $(BIN)/python -m tools.campaign $(PARTS) $(if $(SEED),--seed $(SEED)) $(if $(RESUME),--resume) $(if $(DUE),--due)
 
@@ -55,8 +55,8 @@ steady: $(VENV)/.installed-spark $(PLAIN)/.installed tools jars ## run the gate'
 
 stalls: N ?= 1
 stalls: SEED ?= 1
-stalls: $(VENV)/.installed-dev ## unit tests and simulations N times while clocks jump: does a machine that stands still turn one red? STOP=1 stops processes; TESTS="-n 2 tests/unit/hdfs"
-	@$(BIN)/python -m tools.stalls --rounds $(N) --seed $(SEED) $(if $(STOP),--stop) $(TESTS)
+stalls: $(VENV)/.installed-dev ## unit tests and simulations N times while clocks jump: does a machine that stands still turn one red? STOP=1 stops processes, STOP=one one at a time; TESTS="-n 2 tests/unit/hdfs"
+	@$(BIN)/python -m tools.stalls --rounds $(N) --seed $(SEED) $(if $(STOP),--stop$(if $(filter one,$(STOP)),-one)) $(TESTS)
 
 places: $(VENV)/.installed-dev ## list where each test runs -> tests/places.md; BEFORE=revision names tests that were lost since
 	@$(BIN)/python -m tools.places $(if $(BEFORE),--before $(BEFORE))
