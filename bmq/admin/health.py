@@ -201,13 +201,12 @@ def _unstarted(partitions: Sequence[UnstartedPartition]) -> Iterator[HealthReaso
     """Not a reason to be unready: the node serves its other partitions, and no other node could start these on the same store."""
     if not partitions:
         return
-    named = ", ".join(one.name for one in partitions[:_PARTITIONS_NAMED_MAX])
-    more = len(partitions) - _PARTITIONS_NAMED_MAX
+    named = _first([one.name for one in partitions], _PARTITIONS_NAMED_MAX)
     oldest = partitions[0]
     yield HealthReason(
         "partitions_not_started",
         Severity.ERROR,
-        f"{_some(len(partitions), 'partition')} not started: {named}{f' and {more} more' if more > 0 else ''}, for "
+        f"{_some(len(partitions), 'partition')} not started: {named}, for "
         f"{oldest.waited_s:.0f} s. The store: {oldest.cause[:_CAUSE_CHARACTERS_MAX].rstrip('.')}.",
         "Free space, raise the quota, leave safe mode, or bring DataNodes back. The start is tried again by itself. The log lines "
         "partition_start_waits name each.",
@@ -220,12 +219,11 @@ def _cluster(facts: HealthFacts) -> Iterator[HealthReason]:
     if facts.is_controller_silent and facts.stage is Stage.SERVING:
         yield _CONTROLLER_SILENT
     if facts.unreachable_nodes:
-        named = ", ".join(str(one) for one in sorted(facts.unreachable_nodes)[:_NODES_NAMED_MAX])
-        more = len(facts.unreachable_nodes) - _NODES_NAMED_MAX
+        named = _first([str(one) for one in sorted(facts.unreachable_nodes)], _NODES_NAMED_MAX)
         yield HealthReason(
             "nodes_unreachable",
             Severity.WARNING,
-            f"This node cannot reach the nodes {named}{f' and {more} more' if more > 0 else ''}.",
+            f"This node cannot reach the nodes {named}.",
             "Check that these processes run, and the network to their internal addresses. Their partitions move to other "
             "nodes by themselves.",
         )
@@ -264,6 +262,11 @@ def _own(facts: HealthFacts, problems: Sequence[str]) -> Iterator[HealthReason]:
             f"Errors were logged in the last {RECENT_S // 60} minutes: {last.event}{others}.",
             "Read these lines in the log. docs/EVENTS.md lists all events.",
         )
+
+
+def _first(names: Sequence[str], count: int) -> str:
+    more = len(names) - count
+    return ", ".join(names[:count]) + (f" and {more} more" if more > 0 else "")
 
 
 def _some(count: int, noun: str) -> str:
