@@ -65,17 +65,16 @@ class RestPages:
 
     async def _answer_file(self, scope: Scope, send: Send) -> bool:
         """Whether it is a file of the console, which is sent then."""
-        name = PAGE if scope["path"] == "/" else scope["path"].removeprefix(_CONSOLE)
-        if scope["method"] not in ("GET", "HEAD") or (name == scope["path"]):
+        path = scope["path"]
+        if scope["method"] not in ("GET", "HEAD") or not (path == "/" or path.startswith(_CONSOLE)):
             return False
+        name = PAGE if path == "/" else path.removeprefix(_CONSOLE)
         asset = await asyncio.to_thread(self._assets.named, name)
         if asset is None:
             return False
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = {key.decode("latin-1").lower(): value.decode("latin-1") for key, value in scope["headers"]}
         found = console_answer(asset, is_head=scope["method"] == "HEAD", headers=headers)
-        sent = [(name.encode(), value.encode()) for name, value in found.headers.items()]
-        await send({"type": "http.response.start", "status": found.status, "headers": sent})
-        await send({"type": "http.response.body", "body": found.body})
+        await _send(send, found.status, found.headers, found.body)
         return True
 
     async def close(self) -> None:
@@ -99,6 +98,10 @@ class RestPages:
 
 async def _answer(send: Send, status: int, content: Mapping[str, Any]) -> None:
     body = json.dumps(content, separators=(",", ":")).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await _send(send, status, {"content-type": "application/json", "content-length": str(len(body))}, body)
+
+
+async def _send(send: Send, status: int, headers: Mapping[str, str], body: bytes) -> None:
+    sent = [(key.encode(), value.encode()) for key, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": sent})
     await send({"type": "http.response.body", "body": body})
