@@ -117,7 +117,7 @@ def _compiled_init(cls: type, assignment: Callable[[Field[Any], str, dict[str, A
 
 
 def _default_source(field: Field[Any], named: dict[str, Any]) -> str:
-    """Of a parameter; what it names is put into `named`."""
+    """The text of a parameter's default, `=NAME` or nothing. The value of NAME is put into `named`, the function's globals."""
     if field.default is not MISSING:
         named[f"_default_{field.name}"] = field.default
         return f"=_default_{field.name}"
@@ -125,7 +125,7 @@ def _default_source(field: Field[Any], named: dict[str, Any]) -> str:
 
 
 def _value_source(field: Field[Any], named: dict[str, Any]) -> str | None:
-    """What the attribute gets; None: it is not set. What it names is put into `named`."""
+    """The text of the attribute's value; None: it is not set. The values of its names are put into `named`, the function's globals."""
     if field.default_factory is not MISSING:
         named[f"_make_{field.name}"] = field.default_factory
         made = f"_make_{field.name}()"

@@ -1,4 +1,4 @@
-"""Who writes to the store when an operator's command does."""
+"""The name under which an operator's command writes files of the store."""
 
 from __future__ import annotations
 

@@ -403,8 +403,9 @@ class IcebergTable:
     def _commit(self, change: Callable[[Any, Any], None], pinned_snapshot_id: int | None) -> Any:
         """Commit what `change(transaction, table)` makes, to exactly the metadata it has seen; returns the table.
 
-        `pinned_snapshot_id`: None for a table without snapshots, where Iceberg may repeat the change. When the metadata has changed meanwhile, `change` is called again. Raises CommitConflict: the pinned snapshot is
-        gone, or others keep changing the table.
+        `pinned_snapshot_id`: None for a table without snapshots, where Iceberg may repeat the change. When the metadata has
+        changed meanwhile, `change` is called again. Raises CommitConflict: the pinned snapshot is gone, or others keep changing
+        the table.
         """
         tag = f"bmq-{uuid.uuid4().hex}"
         for _ in range(_COMMIT_ATTEMPTS_MAX):
