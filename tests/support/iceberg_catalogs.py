@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,8 +73,7 @@ def rest_catalog(directory: Path) -> Iterator[CatalogService]:
 
 
 @contextmanager
-def _running(process: ManagedProcess, answers: object) -> Iterator[None]:
-    assert callable(answers)
+def _running(process: ManagedProcess, answers: Callable[[], bool]) -> Iterator[None]:
     process.start()
     try:
         eventually(lambda: answers() or not process.is_running, START_S, f"{process.name} answers", 0.2)
@@ -84,10 +83,10 @@ def _running(process: ManagedProcess, answers: object) -> Iterator[None]:
         process.kill()
 
 
-def _command(classes: str, main_class: str, *options: str) -> list[str]:
+def _command(classes: str, main_class: str) -> list[str]:
     return [
         *(java_executable(), *QUICK_START_JVM_OPTIONS, f"-Xmx{HEAP_MB}m", "-Djava.net.preferIPv4Stack=true"),
-        *(*options, "-cp", classes, main_class),
+        *("-cp", classes, main_class),
     ]
 
 
