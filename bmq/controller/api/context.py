@@ -9,10 +9,10 @@ from typing import Final
 from uuid import UUID
 
 from bmq.controller.config import ControllerConfig
+from bmq.controller.cut_off_nodes import CutOffNodes
 from bmq.controller.decision_context import DecisionContext
 from bmq.controller.decision_log import DecisionLog
 from bmq.controller.partition_reports import PartitionReports
-from bmq.controller.cut_off_nodes import CutOffNodes
 from bmq.dataclass import dataclass
 from bmq.log.clock import Clock
 from bmq.metadata.image import METADATA_TOPIC_ID, MetadataImage, Node, PartitionImage

@@ -155,7 +155,9 @@ class _GroupDeadLetters:
                 self._failed.clear()
                 await self._pauses.pause()
 
-    async def _write_and_archive(self, partition: SharePartition, window: Window, found: tuple[int, int, int, DeadReason]) -> None:
+    async def _write_and_archive(
+        self, partition: SharePartition, window: Window, found: tuple[int, int, int, DeadReason]
+    ) -> None:
         """Write dead letters of the next records of a partition, and archive these."""
         first, last, delivery_count, reason = found
         terms = self._context.terms(self.group_id)
