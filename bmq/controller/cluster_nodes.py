@@ -19,7 +19,7 @@ from bmq.controller.config import ControllerConfig
 from bmq.controller.decision import Decision
 from bmq.controller.decision_context import DecisionContext
 from bmq.controller.decision_log import ControllerGone, DecisionLog
-from bmq.controller.failover import decide_failovers
+from bmq.controller.failover import decide_remaining_failovers
 from bmq.controller.node_registration import (
     decide_draining,
     decide_fencing,
@@ -256,7 +256,7 @@ class ClusterNodes:
             self._fenced_for.clear()
 
     def _decide_failovers(self, count_max: int, image: MetadataImage, broker: BrokerConfigs) -> Decision[bool]:
-        decision = decide_failovers(self._decision_context(), self._fenced_for, count_max)
+        decision = decide_remaining_failovers(self._decision_context(), self._fenced_for, count_max)
         if decision.records:
             self._owners_named()
         return decision

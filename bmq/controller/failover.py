@@ -91,7 +91,7 @@ def failovers(
     return changes
 
 
-def decide_failovers(context: DecisionContext, reasons: Mapping[int, str], count_max: int) -> Decision[bool]:
+def decide_remaining_failovers(context: DecisionContext, reasons: Mapping[int, str], count_max: int) -> Decision[bool]:
     """New owners for at most `count_max` partitions without a live one; True when none are left."""
     changes = failovers(context, context.owners, reasons, count_max)
     return Decision(len(changes) < count_max, changes)

@@ -129,7 +129,7 @@ def decide_fencing(
 ) -> Decision[list[int]]:
     """Fence the overdue nodes that are not fenced yet, all at once, and name next owners; the ids of the fenced nodes.
 
-    Beyond `failovers_max` partitions, the idle ones are left to `decide_failovers`.
+    Beyond `failovers_max` partitions, the idle ones are left to `decide_remaining_failovers`.
     """
     reasons = {}
     for node in overdue:

@@ -19,7 +19,7 @@ from bmq.gateway.failure import GatewayFailed
 from bmq.gateway.held_records import HeldRecord, Place
 from bmq.gateway.principal import Principal
 from bmq.gateway.received import PARTITION_EOF, failure_of, is_passing, record_of
-from bmq.gateway.source import Subscriber
+from bmq.gateway.subscriber import Subscriber
 
 
 class CatchUp:

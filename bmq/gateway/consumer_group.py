@@ -24,7 +24,8 @@ from bmq.gateway.held_records import HeldRecord, Place
 from bmq.gateway.offset_tracker import OffsetTracker
 from bmq.gateway.principal import Principal
 from bmq.gateway.received import failure_of, is_passing, record_of
-from bmq.gateway.source import Settlement, Subscriber
+from bmq.gateway.source import Settlement
+from bmq.gateway.subscriber import Subscriber
 from bmq.gateway.subscription import Subscription
 
 REVOKE_WAIT_S: Final = 5.0

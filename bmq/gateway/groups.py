@@ -11,7 +11,8 @@ from bmq.gateway.held_records import HeldRecord
 from bmq.gateway.known_topics import KnownTopics
 from bmq.gateway.principal import Principal
 from bmq.gateway.share_group import ShareGroup
-from bmq.gateway.source import Settlement, Subscriber
+from bmq.gateway.source import Settlement
+from bmq.gateway.subscriber import Subscriber
 from bmq.gateway.subscription import Subscription
 
 Group = ConsumerGroup | ShareGroup

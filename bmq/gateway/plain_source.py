@@ -13,7 +13,8 @@ from bmq.gateway.failure import GatewayFailed, invalid
 from bmq.gateway.held_records import HeldRecord, Place
 from bmq.gateway.known_topics import KnownTopics
 from bmq.gateway.principal import Principal
-from bmq.gateway.source import Settlement, Subscriber
+from bmq.gateway.source import Settlement
+from bmq.gateway.subscriber import Subscriber
 from bmq.gateway.subscription import Subscription
 from bmq.gateway.tail_hub import TailHub
 

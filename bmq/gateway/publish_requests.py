@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 from bmq.gateway.failure import GatewayFailed, invalid
 from bmq.gateway.status import STATUS_NUMBERS
@@ -15,23 +16,60 @@ NOT_WRITTEN: Final = -1
 MESSAGE_CHARACTERS_MAX: Final = 500
 
 
-def require_publishable(request: gateway_pb2.PublishRequest, *, records_max: int, record_bytes_max: int) -> None:
-    """Raises GatewayFailed, INVALID_ARGUMENT, before any record is written."""
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+
+class NewRecord(NamedTuple):
+    """`more`: the headers, partition and timestamp that it names, as arguments of the producer's `produce`."""
+
+    value: bytes | None
+    key: bytes | None
+    more: Mapping[str, Any]
+
+
+class Publishable(NamedTuple):
+    """A request that was checked. `partition_max`: the highest partition that a record names."""
+
+    topic: str
+    records: list[NewRecord]
+    partition_max: int
+
+
+def publishable(request: gateway_pb2.PublishRequest, *, records_max: int, record_bytes_max: int) -> Publishable:
+    """Reads each field once: it is what a record costs the gateway.
+
+    Raises GatewayFailed, INVALID_ARGUMENT, before any record is written.
+    """
     require_topic(request.topic)
     if not request.records:
         raise invalid("the request has no record")
     if len(request.records) > records_max:
         raise invalid(f"the request has {len(request.records)} records, {records_max} are allowed")
     is_small = request.ByteSize() <= record_bytes_max
+    found: list[NewRecord] = []
+    partition_max = 0
     for index, record in enumerate(request.records):
         if not is_small and record.ByteSize() > record_bytes_max:
             raise invalid(f"record {index} has {record.ByteSize()} bytes, {record_bytes_max} are allowed")
-        if record.partition < 0:
-            raise invalid(f"record {index} names partition {record.partition}; leave partition out for the key's")
-        if record.timestamp_ms <= 0 and record.HasField("timestamp_ms"):
-            raise invalid(f"record {index} has time {record.timestamp_ms}; leave timestamp_ms out for now")
-        if record.headers:
+        has = record.HasField
+        partition, timestamp_ms, headers = record.partition, record.timestamp_ms, record.headers
+        more: dict[str, Any] | None = None
+        if headers:
             _require_headers(index, record)
+            more = {"headers": [(one.name, one.value if one.HasField("value") else None) for one in headers]}
+        if partition or has("partition"):
+            if partition < 0:
+                raise invalid(f"record {index} names partition {partition}; leave partition out for the key's")
+            partition_max = max(partition_max, partition)
+            more = {**(more or _NOTHING), "partition": partition}
+        if timestamp_ms or has("timestamp_ms"):
+            if timestamp_ms <= 0:
+                raise invalid(f"record {index} has time {timestamp_ms}; leave timestamp_ms out for now")
+            more = {**(more or _NOTHING), "timestamp": timestamp_ms}
+        value = record.value or (b"" if has("value") else None)
+        key = record.key or (b"" if has("key") else None)
+        found.append(NewRecord(value, key, more or _NOTHING))
+    return Publishable(request.topic, found, partition_max)
 
 
 def _require_headers(index: int, record: gateway_pb2.Record) -> None:

@@ -12,7 +12,7 @@ import grpc
 from bmq.gateway.calls import Calls
 from bmq.gateway.failure import GatewayFailed
 from bmq.gateway.principal import Principal
-from bmq.gateway.publish_requests import Outcome, all_failed, require_publishable
+from bmq.gateway.publish_requests import Outcome, all_failed, publishable
 from bmq.gateway.publishing import Publishing
 from bmq.gateway.v1 import gateway_pb2
 
@@ -26,7 +26,6 @@ class PublisherService:
     async def publish(self, request: gateway_pb2.PublishRequest, context: Any) -> gateway_pb2.PublishResponse:
         """Fails only if no record was written."""
         async with self._calls.admitted(context, "Publish") as principal:
-            _require_publishable(request, principal)
             await principal.shared.publishing.take(request.ByteSize())
             done = await _begun(principal, request)
             await asyncio.wait({done})
@@ -104,7 +103,7 @@ class _PublishStream:
     async def _begun(self, request: gateway_pb2.PublishRequest) -> asyncio.Future[Outcome]:
         """One request after the other: so their records keep their order."""
         try:
-            return await _begun(self._principal, request, is_checked=False)
+            return await _begun(self._principal, request)
         except GatewayFailed as failed:
             refused: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
             refused.set_result(all_failed(max(1, len(request.records)), failed))
@@ -136,24 +135,17 @@ class _PublishStream:
             raise GatewayFailed("DEADLINE_EXCEEDED", f"the publisher took no answer for {wait_s:g} s") from None
 
 
-async def _begun(
-    principal: Principal, request: gateway_pb2.PublishRequest, *, is_checked: bool = True
-) -> asyncio.Future[Outcome]:
-    """Hand the records over. The room that was taken for them is given back when all are written or refused."""
+async def _begun(principal: Principal, request: gateway_pb2.PublishRequest) -> asyncio.Future[Outcome]:
+    """Check the records and hand them over. The room that was taken for them is given back when all are written or refused."""
+    settings = principal.settings
     give_back = partial(principal.shared.publishing.give_back, request.ByteSize())
     try:
-        if not is_checked:
-            _require_publishable(request, principal)
-        done = await principal.part(Publishing).begin(request)
+        checked = publishable(
+            request, records_max=settings.records_per_publish_max, record_bytes_max=settings.record_bytes_max
+        )
+        done = await principal.part(Publishing).begin(checked)
     except BaseException:
         give_back()
         raise
     done.add_done_callback(lambda _: give_back())
     return done
-
-
-def _require_publishable(request: gateway_pb2.PublishRequest, principal: Principal) -> None:
-    settings = principal.settings
-    require_publishable(
-        request, records_max=settings.records_per_publish_max, record_bytes_max=settings.record_bytes_max
-    )

@@ -12,9 +12,8 @@ from bmq.gateway.cluster_config import producer_config
 from bmq.gateway.failure import GatewayFailed
 from bmq.gateway.known_topics import KnownTopics
 from bmq.gateway.principal import Principal
-from bmq.gateway.publish_requests import Outcome
+from bmq.gateway.publish_requests import Outcome, Publishable
 from bmq.gateway.received import failure_of
-from bmq.gateway.v1 import gateway_pb2
 
 _POLL_S: Final = 0.002
 RECORDS_PER_TURN: Final = 2_000
@@ -35,14 +34,14 @@ class Publishing:
         self._polling: asyncio.TimerHandle | None = None
         self._handing_over: set[asyncio.Task[None]] = set()
 
-    async def begin(self, request: gateway_pb2.PublishRequest) -> asyncio.Future[Outcome]:
-        """Hand all records of a checked request to the producer, in order; the future tells what became of them.
+    async def begin(self, request: Publishable) -> asyncio.Future[Outcome]:
+        """Hand all records of a request to the producer, in order; the future tells what became of them.
 
         Raises GatewayFailed before anything is written. Calls after each other keep their order. A call that is cancelled
         leaves its records with the producer: they are written.
         """
         count = await self._topics.partition_count(request.topic)
-        high = max(record.partition for record in request.records)
+        high = request.partition_max
         if high >= count:
             self._topics.forget(request.topic)
             raise GatewayFailed("NOT_FOUND", f"topic {request.topic!r} has {count} partitions, not partition {high}")
@@ -59,17 +58,13 @@ class Publishing:
         await asyncio.shield(task)
         return done
 
-    async def _produce_in_turns(
-        self, request: gateway_pb2.PublishRequest, outcome: Outcome, done: asyncio.Future[Outcome]
-    ) -> None:
+    async def _produce_in_turns(self, request: Publishable, outcome: Outcome, done: asyncio.Future[Outcome]) -> None:
         count = len(request.records)
         for start in range(0, count, RECORDS_PER_TURN):
             self._produce(request, outcome, done, range(start, min(start + RECORDS_PER_TURN, count)))
             await asyncio.sleep(0)
 
-    def _produce(
-        self, request: gateway_pb2.PublishRequest, outcome: Outcome, done: asyncio.Future[Outcome], part: range
-    ) -> None:
+    def _produce(self, request: Publishable, outcome: Outcome, done: asyncio.Future[Outcome], part: range) -> None:
         produce, topic = self._producer.produce, request.topic
         written = outcome.written
         if self._polling is None:
@@ -84,21 +79,9 @@ class Publishing:
                 _resolve(done, outcome)
 
         for index, record in zip(part, request.records[part.start : part.stop], strict=True):
-            more: dict[str, Any] = {}
-            if record.headers:
-                more["headers"] = [(one.name, one.value if one.HasField("value") else None) for one in record.headers]
-            if record.HasField("partition"):
-                more["partition"] = record.partition
-            if record.timestamp_ms:
-                more["timestamp"] = record.timestamp_ms
+            value, key, more = record
             try:
-                produce(
-                    topic,
-                    record.value or (b"" if record.HasField("value") else None),
-                    record.key or (b"" if record.HasField("key") else None),
-                    on_delivery=partial(report, index),
-                    **more,
-                )
+                produce(topic, value, key, on_delivery=partial(report, index), **more)
             except BufferError:
                 self._fail(
                     outcome, done, index, GatewayFailed("RESOURCE_EXHAUSTED", "the producer is full; send it again")

@@ -18,7 +18,8 @@ from bmq.gateway.principal import Principal
 from bmq.gateway.share_member import ShareMember, SharePlace
 from bmq.gateway.share_records import ACCEPT, REJECT, RELEASE
 from bmq.gateway.share_session import Ack, ShareSession
-from bmq.gateway.source import Settlement, Subscriber
+from bmq.gateway.source import Settlement
+from bmq.gateway.subscriber import Subscriber
 from bmq.gateway.subscription import Subscription
 
 RECORDS_PER_FETCH_MAX: Final = 2_000

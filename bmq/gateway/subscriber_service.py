@@ -14,8 +14,9 @@ from bmq.gateway.groups import Groups
 from bmq.gateway.held_records import HeldRecord
 from bmq.gateway.plain_source import open_plain
 from bmq.gateway.principal import Principal
-from bmq.gateway.source import Settlement, Source, Subscriber
+from bmq.gateway.source import Settlement, Source
 from bmq.gateway.status import STATUS_NUMBERS
+from bmq.gateway.subscriber import Subscriber
 from bmq.gateway.subscription import Subscription, subscription_of
 from bmq.gateway.v1 import gateway_pb2
 

@@ -20,7 +20,7 @@ from bmq.gateway.held_records import Place
 from bmq.gateway.known_topics import KnownTopics
 from bmq.gateway.principal import Principal
 from bmq.gateway.received import PARTITION_EOF, failure_of, is_passing, record_of
-from bmq.gateway.source import Subscriber
+from bmq.gateway.subscriber import Subscriber
 from bmq.gateway.tail_window import TailWindow
 
 WATCH_S: Final = 5.0

@@ -30,7 +30,7 @@ def is_merging(config: LogConfig) -> bool:
     )
 
 
-def find_group(
+def find_segments_to_merge(
     extents: Sequence[Extent],
     config: LogConfig,
     *,

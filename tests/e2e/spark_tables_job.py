@@ -84,6 +84,7 @@ class Steps:
             self.examples,
             self.topic_made_again,
             self.formats,
+            self.parses,
         ]
         return {step.__name__: step() for step in steps} | {"jvm": str(self.spark.version)}
 
@@ -547,6 +548,24 @@ class Steps:
             assert row["offset"] not in by_offset
             by_offset[row["offset"]] = [row["reason"]]
         return [by_offset[offset] for offset in range(len(values))]
+
+    def parses(self) -> int:
+        """How many times the plan of a batch's rows reads a value as JSON."""
+        fields = [{"name": "id", "type": "string"}, {"name": "qty", "type": "long"}]
+        # Rows that Spark does not know before it runs: it computes those of a local table while it plans.
+        records = self.spark.range(9).selectExpr(
+            "'t' AS topic",
+            "0 AS partition",
+            "id AS offset",
+            "current_timestamp() AS timestamp",
+            "CAST(NULL AS BINARY) AS key",
+            "CAST(CAST(id AS STRING) AS BINARY) AS value",
+            "CAST(NULL AS ARRAY<STRUCT<key: STRING, value: BINARY>>) AS headers",
+        )
+        rows = fitting_rows(
+            decoded(records, self.definition(fields=fields, partitioning=[])), ["id", "qty", "_bmq_offset"]
+        )
+        return len(re.findall(r"from_json\(", rows._jdf.queryExecution().optimizedPlan().toString()))
 
     # --- what the steps share
 

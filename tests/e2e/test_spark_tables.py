@@ -177,6 +177,11 @@ def test_the_examples_of_the_documentation_run(result: dict[str, Any]) -> None:
     assert result["examples"] == {"blocks": 2, "by_spark": 20, "by_pyiceberg": 20, "by_pyarrow": 20, "by_duckdb": 20}
 
 
+def test_a_value_is_parsed_once_and_as_text_where_it_does_not_fit(result: dict[str, Any]) -> None:
+    """Spark may compute a column anew wherever it is named; then a value is parsed up to twenty times."""
+    assert result["parses"] == 2
+
+
 def test_values_of_all_formats(result: dict[str, Any]) -> None:
     no_object = ["the value is no JSON object with the paths of the table"]
     assert result["formats"]["json"] == [

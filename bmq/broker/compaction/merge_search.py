@@ -7,7 +7,7 @@ from typing import Final
 
 from bmq.log.config import LogConfig
 from bmq.log.manifest import Extent
-from bmq.log.merging import find_group
+from bmq.log.merging import find_segments_to_merge
 from bmq.log.retention import ExtentKey, key_of
 
 REST_MS_MAX: Final = 60_000
@@ -29,7 +29,7 @@ class MergeSearch:
         last_stable_offset: int,
         first_timestamp_ms: Callable[[Extent], Awaitable[int]],
     ) -> tuple[Extent, ...] | None:
-        """As bmq.log.merging.find_group, with the first timestamps that it needs. Raises as `first_timestamp_ms` does."""
+        """As bmq.log.merging.find_segments_to_merge, with the first timestamps that it needs. Raises as `first_timestamp_ms` does."""
         if len(extents) < config.segment_merge_min_count:
             return None
         seen = (len(extents), key_of(extents[0]), key_of(extents[-1]), config)
@@ -38,7 +38,7 @@ class MergeSearch:
             if 0 <= now_ms - self._nothing[1] < rest_ms:
                 return None
         while True:
-            found = find_group(
+            found = find_segments_to_merge(
                 extents, config, now_ms=now_ms, last_stable_offset=last_stable_offset, first_ms=self._first_ms
             )
             if not isinstance(found, Extent):

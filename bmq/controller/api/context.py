@@ -9,10 +9,10 @@ from typing import Final
 from uuid import UUID
 
 from bmq.controller.config import ControllerConfig
+from bmq.controller.cut_off_nodes import CutOffNodes
 from bmq.controller.decision_context import DecisionContext
 from bmq.controller.decision_log import DecisionLog
 from bmq.controller.partition_reports import PartitionReports
-from bmq.controller.store_outages import StoreOutages
 from bmq.dataclass import dataclass
 from bmq.log.clock import Clock
 from bmq.metadata.image import METADATA_TOPIC_ID, MetadataImage, Node, PartitionImage
@@ -32,7 +32,7 @@ class ControllerContext:
     clock: Clock
     rng: Random
     config: ControllerConfig
-    outages: StoreOutages = field(default_factory=StoreOutages)
+    outages: CutOffNodes = field(default_factory=CutOffNodes)
 
     @property
     def image(self) -> MetadataImage:

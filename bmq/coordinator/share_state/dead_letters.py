@@ -146,7 +146,7 @@ class _GroupDeadLetters:
             if partition.barrier is not None:  # it begins anew, or is deleted
                 await asyncio.wait({partition.barrier})
             elif (found := window.first_dead(RECORDS_PER_WRITE_MAX)) is not None:
-                await self._turn(partition, window, found)
+                await self._write_and_archive(partition, window, found)
             else:
                 self._failed.discard(key)
                 continue
@@ -155,7 +155,9 @@ class _GroupDeadLetters:
                 self._failed.clear()
                 await self._pauses.pause()
 
-    async def _turn(self, partition: SharePartition, window: Window, found: tuple[int, int, int, DeadReason]) -> None:
+    async def _write_and_archive(
+        self, partition: SharePartition, window: Window, found: tuple[int, int, int, DeadReason]
+    ) -> None:
         """Write dead letters of the next records of a partition, and archive these."""
         first, last, delivery_count, reason = found
         terms = self._context.terms(self.group_id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Any, Final
 
@@ -143,19 +143,15 @@ class KafkaTransactions:
         except KafkaException as error:
             raise self._failed("the transactional id cannot be used", error) from None
 
-    def commit(self, records: Sequence[SpooledRecord], position: int) -> None:
+    def commit(self, records: Iterable[SpooledRecord], position: int) -> None:
         errors = self._errors
         errors.by_topic, errors.other = {}, ""
         producer = self._producer
         try:
             producer.begin_transaction()
             self._produce(records)
-            if (
-                records
-                and not errors.by_topic
-                and producer.flush(COMMIT_S if not errors.other else 0)
-                and not errors.by_topic
-            ):
+            is_left = not errors.by_topic and producer.flush(COMMIT_S if not errors.other else 0)
+            if is_left and not errors.by_topic:
                 raise SendFailed(f"the cluster did not take the records in {COMMIT_S:.0f} s{self._last()}")
             if errors.by_topic:
                 self._abort()
@@ -231,7 +227,7 @@ class KafkaTransactions:
             raise SendFailed(f"the position of the group {self._config.group} cannot be read: {kept.error.str()}")
         return 0 if kept.offset == _NO_POSITION else int(kept.offset)
 
-    def _produce(self, records: Sequence[SpooledRecord]) -> None:
+    def _produce(self, records: Iterable[SpooledRecord]) -> None:
         producer = self._producer
         on_delivery = self._on_delivery
         produce, poll = producer.produce, producer.poll

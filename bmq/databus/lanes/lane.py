@@ -18,6 +18,7 @@ from bmq.aio.backoff import Backoff
 from bmq.databus.lanes.transactions import SendFailed, TopicsRefused, Transactions
 from bmq.databus.spool.errors import SpoolUnusable, SpoolWriteFailed
 from bmq.databus.spool.frame import SpooledRecord
+from bmq.databus.spool.loop_pauses import LoopPauses
 from bmq.databus.spool.reader import SpoolReader
 from bmq.databus.spool.spool import Spool
 from bmq.dataclass import dataclass
@@ -77,7 +78,8 @@ class Lane:
         self.committed_transactions = 0
         self.produced: dict[str, int] = {}
         self._transactions, self._refusals = transactions, refusals
-        self._reader = SpoolReader(spool, self._on_damage)
+        self._pauses = LoopPauses(lambda: spool.appended_bytes)
+        self._reader = SpoolReader(spool, self._on_damage, self._pauses.pause)
         self._busy = (0, 0)
         self._changed = threading.Condition()
         self._is_idle = False
@@ -175,7 +177,7 @@ class Lane:
     def _commit(self, records: Sequence[SpooledRecord], position: int) -> None:
         sent = self._refusals.to_send(records)
         try:
-            self._transactions.commit(sent, position)
+            self._transactions.commit(self._pauses.between(sent), position)
         except TopicsRefused as error:
             pause_s = self._refusals.refused(error, sent)
             self.trouble = str(error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from bmq.databus.spool.frame import SpooledRecord
@@ -38,7 +38,7 @@ class Transactions(Protocol):
         committed; 0: none is kept. `batch_bytes`: of the largest batch. Raises SendFailed."""
         ...
 
-    def commit(self, records: Sequence[SpooledRecord], position: int) -> None:
+    def commit(self, records: Iterable[SpooledRecord], position: int) -> None:
         """The records and the position in one transaction. Raises SendFailed, TopicsRefused."""
         ...
 

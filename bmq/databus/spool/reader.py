@@ -17,17 +17,22 @@ from bmq.databus.spool.frame import (
     is_whole,
     number_of_frame,
 )
+from bmq.databus.spool.loop_pauses import RECORDS_BETWEEN
 from bmq.databus.spool.spool import Segment, Spool
 
 CHUNK_BYTES: Final = 1 << 20
 
 
 class SpoolReader:
-    """`next_number`: records below it were read. `on_damage` gets a sentence for each damaged file or record."""
+    """`next_number`: records below it were read. `on_damage` gets a sentence for each damaged file or record.
 
-    def __init__(self, spool: Spool, on_damage: Callable[[str], None]) -> None:
+    `pause` is called every RECORDS_BETWEEN records.
+    """
+
+    def __init__(self, spool: Spool, on_damage: Callable[[str], None], pause: Callable[[], None]) -> None:
         self._spool = spool
         self._on_damage = on_damage
+        self._pause = pause
         self._descriptor = -1
         self._first = -1
         self._offset = 0
@@ -92,6 +97,8 @@ class SpoolReader:
         found: list[SpooledRecord] = []
         offset = 0
         while len(found) < records_max:
+            if len(found) % RECORDS_BETWEEN == 0:
+                self._pause()
             end = frame_end(data, offset, len(data))
             if end is None:
                 if not self._is_length_wrong(segment, data, offset):

@@ -68,7 +68,10 @@ def decoded(records: DataFrame, definition: TableDefinition) -> DataFrame:
     content = _content(definition, values)
     row = F.struct(*(column.alias(name) for name, column in content.columns.items()))
     change = [] if content.change is None else [content.change.alias(CHANGE_COLUMN)]
-    return records.select(*RECORD_COLUMNS, row.alias(_ROW), content.reason.alias(_REASON), *change)
+    # Spark moves a filter below the columns it is about and computes them anew there, at each place that names them: a value
+    # of two fields was parsed 20 times. It moves none below a column that it believes to be nondeterministic.
+    reason = F.when(F.spark_partition_id() >= 0, content.reason)
+    return records.select(*RECORD_COLUMNS, row.alias(_ROW), reason.alias(_REASON), *change)
 
 
 def fitting_rows(decoded_records: DataFrame, columns: Sequence[str]) -> DataFrame:

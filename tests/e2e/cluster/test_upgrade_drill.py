@@ -59,4 +59,5 @@ def test_an_upgrade_node_by_node_and_back(new_cluster: ClusterMaker, make_topic:
         change_release(late, REPOSITORY)
         cluster.wait_settled()
         load.wait_for_every_partition(20)
+    print(f"longest gap of a partition: {load.longest_gap_s:.2f} s")
     assert_nothing_lost(load, cluster.bootstrap)

@@ -32,7 +32,8 @@ def failing_once(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"), [(NodeSessions, "check"), (NodeSessions, "overdue"), (cluster_nodes, "decide_failovers")]
+    ("owner", "name"),
+    [(NodeSessions, "check"), (NodeSessions, "overdue"), (cluster_nodes, "decide_remaining_failovers")],
 )
 def test_dead_nodes_are_fenced_although_a_look_failed(owner: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     @on_virtual_time

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from bmq.controller.balancer import Balancer, BalancerLimits
 from bmq.controller.decision import Decision
-from bmq.controller.failover import FAILOVERS_AT_FIRST, decide_failovers, replica_changes
+from bmq.controller.failover import FAILOVERS_AT_FIRST, decide_remaining_failovers, replica_changes
 from bmq.controller.leader_election import decide_elect_leaders
 from bmq.controller.moves import Move, drain_moves, move_records
 from bmq.controller.node_registration import (
@@ -332,10 +332,10 @@ def test_of_very_many_partitions_those_that_somebody_waits_for_come_first() -> N
     assert {each.partition for each in cluster.partitions("idle") if each.was_in_use} == {17, 290}
     # The rest in parts, in which nothing is named twice.
     before = cluster.partitions("idle")
-    part = decide_failovers(cluster.context, {2: "node 2 was silent"}, 50)
+    part = decide_remaining_failovers(cluster.context, {2: "node 2 was silent"}, 50)
     cluster.take(part.records)
     assert (part.response, len(part.records), reason_of(part)) == (False, 50, "node 2 was silent")
-    rest = decide_failovers(cluster.context, {}, 1_000)
+    rest = decide_remaining_failovers(cluster.context, {}, 1_000)
     cluster.take(rest.records)
     assert (rest.response, reason_of(rest)) == (True, "node 2 does not live")
     require_sound(cluster.image)
@@ -343,14 +343,14 @@ def test_of_very_many_partitions_those_that_somebody_waits_for_come_first() -> N
     assert {partition.leader_epoch for partition in cluster.partitions("idle")} == {1}
     counts = owners_by_count(cluster.image, [2, 3, 4])
     assert counts == {2: 0, 3: 155, 4: 155}
-    assert decide_failovers(cluster.context, {}, 1_000) == Decision(True, [])
+    assert decide_remaining_failovers(cluster.context, {}, 1_000) == Decision(True, [])
 
 
 def test_nobody_is_named_while_nobody_lives() -> None:
     cluster = ManyNodes(registered(2))
     cluster.topic("t", [(2,)] * 3)
     cluster.take([registered(2, fenced=True)])
-    assert decide_failovers(cluster.context, {}, 10) == Decision(True, [])
+    assert decide_remaining_failovers(cluster.context, {}, 10) == Decision(True, [])
 
 
 def test_nothing_is_drained_to_nodes_that_are_drained_themselves() -> None:

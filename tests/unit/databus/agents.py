@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -141,8 +141,9 @@ class FakeTransactions:
         self._is_open = True
         return self._cluster.positions.get(self._name, 0)
 
-    def commit(self, records: Sequence[SpooledRecord], position: int) -> None:
+    def commit(self, records: Iterable[SpooledRecord], position: int) -> None:
         cluster = self._cluster
+        records = list(records)
         assert self._is_open
         fault = cluster.faults.pop(0) if cluster.faults else ""
         if fault == "before" or cluster.is_away:

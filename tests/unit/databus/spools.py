@@ -34,7 +34,7 @@ def fill(spool: Spool, numbers: range, value: bytes = b"value", channel: str = "
 
 
 def reader_of(spool: Spool, number: int = 0, findings: list[str] | None = None) -> SpoolReader:
-    reader = SpoolReader(spool, ([] if findings is None else findings).append)
+    reader = SpoolReader(spool, ([] if findings is None else findings).append, lambda: None)
     reader.seek(number)
     return reader
 

@@ -15,7 +15,8 @@ from bmq.gateway.consumer_group import ConsumerGroup
 from bmq.gateway.credit import Deliveries
 from bmq.gateway.held_records import HeldRecord
 from bmq.gateway.settings import GatewaySettings
-from bmq.gateway.source import Settlement, Subscriber
+from bmq.gateway.source import Settlement
+from bmq.gateway.subscriber import Subscriber
 from bmq.gateway.subscription import Subscription
 
 pytestmark = pytest.mark.unit

@@ -13,7 +13,7 @@ from bmq.gateway.failure import GatewayFailed
 from bmq.gateway.groups import Groups
 from bmq.gateway.settings import GatewaySettings
 from bmq.gateway.shared_bounds import SharedBounds
-from bmq.gateway.source import Subscriber
+from bmq.gateway.subscriber import Subscriber
 from bmq.gateway.subscription import Subscription
 
 pytestmark = pytest.mark.unit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bmq.gateway.failure import GatewayFailed, invalid
-from bmq.gateway.publish_requests import Outcome, all_failed, require_publishable
+from bmq.gateway.publish_requests import NewRecord, Outcome, Publishable, all_failed, publishable
 from bmq.gateway.v1 import gateway_pb2 as pb
 
 pytestmark = pytest.mark.unit
@@ -30,13 +30,24 @@ def request(*records: pb.Record, topic: str = "t") -> pb.PublishRequest:
 )
 def test_what_is_refused(wrong: pb.PublishRequest, sentence: str) -> None:
     with pytest.raises(GatewayFailed, match=sentence) as failed:
-        require_publishable(wrong, records_max=3, record_bytes_max=100)
+        publishable(wrong, records_max=3, record_bytes_max=100)
     assert failed.value.status == "INVALID_ARGUMENT"
 
 
 def test_what_is_taken() -> None:
-    good = pb.Record(key=b"", partition=0, timestamp_ms=1, headers=[pb.Header(name="a")])
-    require_publishable(request(good, pb.Record()), records_max=3, record_bytes_max=100)
+    whole = pb.Record(
+        key=b"", partition=0, timestamp_ms=1, headers=[pb.Header(name="a"), pb.Header(name="b", value=b"")]
+    )
+    some = request(whole, pb.Record(), pb.Record(key=b"k", value=b"v", partition=7), topic="t")
+    assert publishable(some, records_max=3, record_bytes_max=100) == Publishable(
+        "t",
+        [
+            NewRecord(None, b"", {"headers": [("a", None), ("b", b"")], "partition": 0, "timestamp": 1}),
+            NewRecord(None, None, {}),
+            NewRecord(b"v", b"k", {"partition": 7}),
+        ],
+        partition_max=7,
+    )
 
 
 def test_the_answer_has_a_place_for_each_record_and_joins_failures() -> None:

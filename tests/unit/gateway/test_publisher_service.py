@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from bmq.gateway.calls import Calls
 from bmq.gateway.metrics import GatewayMetrics
 from bmq.gateway.principals import Principals
-from bmq.gateway.publish_requests import Outcome
+from bmq.gateway.publish_requests import Outcome, Publishable
 from bmq.gateway.publisher_service import PublisherService
 from bmq.gateway.settings import GatewaySettings
 from bmq.gateway.shared_bounds import SharedBounds
@@ -60,7 +60,7 @@ class Publisher:
         self.has_begun = asyncio.Event()
         self.have_begun_two = asyncio.Event()
 
-    async def begin(self, request: gateway_pb2.PublishRequest) -> asyncio.Future[Outcome]:
+    async def begin(self, request: Publishable) -> asyncio.Future[Outcome]:
         self.begun.append(asyncio.get_running_loop().create_future())
         self.has_begun.set()
         if len(self.begun) == 2:

@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from bmq.gateway import publishing
+from bmq.gateway.publish_requests import NewRecord, Publishable
 from bmq.gateway.settings import GatewaySettings
-from bmq.gateway.v1 import gateway_pb2
 
 pytestmark = pytest.mark.unit
 
@@ -51,8 +51,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> tuple[publishing.Publishing, Produc
     return found, found._producer
 
 
-def request(count: int) -> gateway_pb2.PublishRequest:
-    return gateway_pb2.PublishRequest(topic="t", records=[gateway_pb2.Record(value=b"%d" % n) for n in range(count)])
+def request(count: int) -> Publishable:
+    return Publishable("t", [NewRecord(b"%d" % n, None, {}) for n in range(count)], partition_max=0)
 
 
 async def test_others_have_their_turn_while_many_records_are_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:

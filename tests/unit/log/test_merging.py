@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bmq.log.config import LogConfig
 from bmq.log.manifest import Extent
-from bmq.log.merging import GROUP_COUNT_MAX, find_group, is_merging
+from bmq.log.merging import GROUP_COUNT_MAX, find_segments_to_merge, is_merging
 from bmq.log.names import CLEANED_ROLL_MIN, MERGED_ROLL_MIN
 from bmq.log.retention import ExtentKey, key_of
 
@@ -53,7 +53,7 @@ def group_of(
     """Rolls of the group; the first timestamp of each extent is its greatest one, if nothing else is said."""
     known = dict(first_ms or {})
     for _ in range(len(extents) + 1):
-        found = find_group(extents, config, now_ms=NOW_MS, last_stable_offset=stable_offset, first_ms=known)
+        found = find_segments_to_merge(extents, config, now_ms=NOW_MS, last_stable_offset=stable_offset, first_ms=known)
         if not isinstance(found, Extent):
             return [] if found is None else [extent.roll for extent in found]
         assert key_of(found) not in known, "asked again"
@@ -140,7 +140,7 @@ def test_merging_ends_with_few_segments_and_few_copies(
         log[place] = replace(log[place], max_timestamp_ms=time_ms)
     copies = dict.fromkeys((key_of(extent) for extent in log), 0)
     rolls = iter(range(MERGED_ROLL_MIN, MERGED_ROLL_MIN + 1_000))
-    while group := find_group(log, config, now_ms=NOW_MS, last_stable_offset=10**9, first_ms=began_ms):
+    while group := find_segments_to_merge(log, config, now_ms=NOW_MS, last_stable_offset=10**9, first_ms=began_ms):
         assert isinstance(group, tuple) and len(group) >= count_min
         size_bytes = sum(extent.length for extent in group)
         assert size_bytes <= bytes_max and 2 * max(extent.length for extent in group) <= size_bytes

@@ -27,7 +27,7 @@ class _Reach:
     since_s: float
 
 
-class StoreOutages:
+class CutOffNodes:
     """What the nodes said last. A node that does not report any more is fenced by its silence."""
 
     def __init__(self) -> None:

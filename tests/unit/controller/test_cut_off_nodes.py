@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bmq.controller.store_outages import STEADY_S, StoreOutages
+from bmq.controller.cut_off_nodes import STEADY_S, CutOffNodes
 from bmq.metadata.image import ROLE_PROXY, Node
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.internal_messages import ReportPartitionsRequest, StoreState
@@ -18,8 +18,8 @@ AWAY, ANSWERS, WRITABLE = StoreState.AWAY, StoreState.ANSWERS, StoreState.WRITAB
 LIVE = {node_id: Node(node_id, "h", 1, epoch=node_id) for node_id in (1, 2, 3)}
 
 
-def outages(*states: StoreState, at_s: float = 0.0) -> StoreOutages:
-    said = StoreOutages()
+def outages(*states: StoreState, at_s: float = 0.0) -> CutOffNodes:
+    said = CutOffNodes()
     for node_id, state in enumerate(states, start=1):
         said.heard(node_id, node_id, state, at_s)
     return said
