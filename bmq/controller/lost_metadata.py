@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from bmq.controller.api.producer_id_api import PRODUCER_IDS_PER_BLOCK
 from bmq.metadata.image import MetadataImage
 from bmq.metadata.state import partition_record
 from bmq.protocol.metadata_records import MetadataRecord, ProducerIdsRecord
@@ -19,13 +18,15 @@ SKIPPED_MIN: Final = 1_000
 """More records than are known to be lost: those that nobody has told of, or all of them where nobody could."""
 
 
-def records_after_loss(image: MetadataImage, node_id: int, lost_records: int) -> Iterator[MetadataRecord]:
+def records_after_loss(
+    image: MetadataImage, node_id: int, lost_records: int, *, producer_ids_per_block: int
+) -> Iterator[MetadataRecord]:
     """Leader epochs and producer ids above all that the lost records can have given out: each gave at most one of them.
 
     `lost_records`: as many as are known. `node_id`: the controller's.
     """
     skipped = lost_records + SKIPPED_MIN
-    next_producer_id = image.next_producer_id + skipped * PRODUCER_IDS_PER_BLOCK
+    next_producer_id = image.next_producer_id + skipped * producer_ids_per_block
     yield ProducerIdsRecord(broker_id=node_id, next_producer_id=next_producer_id)
     for topic in image.logs():
         for partition in topic.partitions:

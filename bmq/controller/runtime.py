@@ -22,7 +22,7 @@ from bmq.controller.api.context import ControllerContext
 from bmq.controller.api.node_api import NodeApi
 from bmq.controller.api.operator_api import OperatorApi
 from bmq.controller.api.placement_api import PlacementApi
-from bmq.controller.api.producer_id_api import ProducerIdApi
+from bmq.controller.api.producer_id_api import PRODUCER_IDS_PER_BLOCK, ProducerIdApi
 from bmq.controller.api.quota_api import QuotaApi
 from bmq.controller.api.token_api import TokenApi
 from bmq.controller.api.topic_api import TopicApi
@@ -193,7 +193,10 @@ class Controller:
             first = (*first, *level, *first_users)
         if lost_records or await self._is_lost_end_accepted():
             image = decisions.state.image_at(decisions.applied_offset)
-            first = (*records_after_loss(image, self._context.node.node_id, lost_records), *first)
+            after_loss = records_after_loss(
+                image, self._context.node.node_id, lost_records, producer_ids_per_block=PRODUCER_IDS_PER_BLOCK
+            )
+            first = (*after_loss, *first)
             _log.warning("metadata_end_lost", offset=decisions.applied_offset, lost_records=lost_records)
         await decisions.activate(first)
         if self._is_cluster:
