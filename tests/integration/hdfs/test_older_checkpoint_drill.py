@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
+from bmq.dev.hdfs import HdfsCluster
 from testing.hdfs import fresh_root, new_cluster, outside_any_loop, running
 from testing.processes import eventually
 from tests.support.hdfs_drill import WAIT_S, Drill
@@ -17,6 +20,8 @@ from tests.support.page_commands import hadoop_tools, run_commands, run_page
 pytestmark = [pytest.mark.campaign("hdfs-faults"), pytest.mark.timeout(400)]
 
 SEEN_WAIT_S = 60.0
+UNREADABLE_WAIT_S = 8.0
+DELETED = b"deleted since the checkpoint"
 EXTENSION = "dfs.namenode.safemode.extension"
 
 
@@ -67,6 +72,48 @@ def test_the_namenode_has_an_older_checkpoint(tmp_path: Path) -> None:
         assert "Traceback" not in drill.server.log_file.read_text()
 
 
+def test_what_was_deleted_since_is_back_without_its_bytes(tmp_path: Path) -> None:
+    """A reader is given no other record in its place, and an operator deletes it once more."""
+    cluster = new_cluster(tmp_path / "hdfs", datanodes=1, **{EXTENSION: "2000"})  # type: ignore[arg-type]
+    with running(cluster):
+        tools = hadoop_tools(tmp_path / "bin", cluster.directory / "conf")
+        drill = Drill(cluster, tmp_path, fresh_root("deleted"))
+        drill.server.start()
+        try:
+            admin = AdminClient({"bootstrap.servers": drill.server.bootstrap, "log_level": 0})
+            admin.create_topics([NewTopic("t", 1, config={"file.delete.delay.ms": "0"})])["t"].result(WAIT_S)
+            produce(drill, DELETED)
+            assert drill.server.stop() == 0
+            drill.server.start()
+            assert drill.takes_records()
+            copy_checkpoint(cluster, tools, tmp_path / "copy")
+            assert is_on_disks(cluster, DELETED)
+            delete_first_record(admin)
+            eventually(lambda: not is_on_disks(cluster, DELETED), WAIT_S, "its file is deleted", 0.2)
+            assert drill.server.stop() == 0
+
+            outside_any_loop(put_back(cluster, tmp_path / "copy"))
+            said = follow_page(drill, tools)
+            assert "00000000/00000000.log" in said, said
+            drill.server.start()
+            consumer = Consumer({"bootstrap.servers": drill.server.bootstrap, "group.id": "g", "log_level": 0})
+            consumer.assign([TopicPartition("t", 0, 0)])
+            message = consumer.poll(UNREADABLE_WAIT_S)
+            assert message is None or message.error() is not None, message.value()
+            consumer.close()
+            assert drill.takes_records()
+            delete_first_record(admin)
+            consumer = Consumer({"bootstrap.servers": drill.server.bootstrap, "group.id": "g", "log_level": 0})
+            consumer.assign([TopicPartition("t", 0, 1)])
+            for value in drill.acknowledged["t"]:
+                message = consumer.poll(WAIT_S)
+                assert message is not None and message.error() is None and message.value() == value
+            consumer.close()
+        finally:
+            drill.server.close()
+        assert "Traceback" not in drill.server.log_file.read_text()
+
+
 def follow_page(drill: Drill, tools: Path) -> str:
     return run_page(
         "Drill: the NameNode has an older checkpoint",
@@ -75,6 +122,25 @@ def follow_page(drill: Drill, tools: Path) -> str:
         STORE=drill.server.store,
         DATANODES=" ".join(str(node.ipc) for node in drill.hdfs.plan.datanodes),
     )
+
+
+def produce(drill: Drill, value: bytes) -> None:
+    producer = Producer({"bootstrap.servers": drill.server.bootstrap, "log_level": 0})
+    producer.produce("t", value)
+    assert producer.flush(WAIT_S) == 0
+
+
+def delete_first_record(admin: AdminClient) -> None:
+    place = TopicPartition("t", 0, 1)
+    admin.delete_records([place])[place].result(WAIT_S)
+
+
+def is_on_disks(cluster: HdfsCluster, content: bytes) -> bool:
+    for path in cluster.directory.glob("dn*/data/**/blk_*"):
+        with suppress(FileNotFoundError):
+            if content in path.read_bytes():
+                return True
+    return False
 
 
 def leader_epoch(drill: Drill) -> int:
