@@ -72,7 +72,8 @@ async def describe_loss(store: SegmentStore, partition: str, end_offset: int | N
     lines = [f"{topic_name or topic_id}: {damage.sentence}" for damage in damages]
     lines += [f"accepted before: {name}" for name in await accepted_losses(store, partition)]
     if not damages:
-        return Loss((), [*lines, f"nothing is damaged in {partition}: there is no loss to accept"])
+        held = f"holds offsets [{report.log_start_offset}, {report.end_offset})"
+        return Loss((), [*lines, f"nothing is damaged in {partition}, which {held}: there is no loss to accept"])
     lines.append(f"without that the log holds offsets [{report.log_start_offset}, {report.end_offset})")
     if report.log_start_offset:
         kept = "" if report.snapshot is None else f", but for the state at offset {report.snapshot.next_offset}"

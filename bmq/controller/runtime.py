@@ -22,7 +22,7 @@ from bmq.controller.api.context import ControllerContext
 from bmq.controller.api.node_api import NodeApi
 from bmq.controller.api.operator_api import OperatorApi
 from bmq.controller.api.placement_api import PlacementApi
-from bmq.controller.api.producer_id_api import ProducerIdApi
+from bmq.controller.api.producer_id_api import PRODUCER_IDS_PER_BLOCK, ProducerIdApi
 from bmq.controller.api.quota_api import QuotaApi
 from bmq.controller.api.token_api import TokenApi
 from bmq.controller.api.topic_api import TopicApi
@@ -31,6 +31,7 @@ from bmq.controller.cluster_nodes import ClusterNodes
 from bmq.controller.config import ControllerConfig
 from bmq.controller.decision import Decision
 from bmq.controller.decision_log import ControllerGone, DecisionLog
+from bmq.controller.lost_metadata import records_after_loss
 from bmq.controller.metadata_quorum import MetadataFollowers
 from bmq.controller.metadata_stream import MetadataStream
 from bmq.controller.metrics import ControllerMetrics
@@ -42,13 +43,15 @@ from bmq.controller.security_level import security_level_records
 from bmq.controller.topic_deletion import TopicDeletions
 from bmq.controller.unknown_topics import report_unknown_topics, require_no_topics
 from bmq.log.clock import Clock
-from bmq.log.partition_log import ReplayableLog
+from bmq.log.damage import end_damage, is_accepted
+from bmq.log.names import partition_directory
+from bmq.log.partition_log import ReplayableLog, TopicPartition
 from bmq.log.store import SegmentStore
 from bmq.metadata.broker_configs import BrokerConfigs, static_configs
 from bmq.metadata.features import first_level, require_understood
 from bmq.metadata.first_users import read_first_users
 from bmq.metadata.history import StateChangeHistory
-from bmq.metadata.image import MetadataImage, Node
+from bmq.metadata.image import METADATA_TOPIC_ID, MetadataImage, Node
 from bmq.metadata.state import MetadataState, registration_record
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.metadata_records import (
@@ -167,9 +170,10 @@ class Controller:
 
     # --- life
 
-    async def start(self) -> None:
+    async def start(self, lost_records: int = 0) -> None:
         """Replay the log and take over: the only node begins its new incarnation, a cluster goes on as it was.
 
+        `lost_records`: how many are known to be lost at the log's end, which an operator accepted.
         Raises KafkaError, StoreError when the log cannot be read or written, ImpossibleRecord, MalformedMessage or
         UnsupportedVersion when it cannot be understood, StateDamaged when it is not whole (rule 25).
         """
@@ -187,6 +191,13 @@ class Controller:
         if first_users:
             level = security_level_records(decisions.state.features, decisions.state.registrations)
             first = (*first, *level, *first_users)
+        if lost_records or await self._is_lost_end_accepted():
+            image = decisions.state.image_at(decisions.applied_offset)
+            after_loss = records_after_loss(
+                image, self._context.node.node_id, lost_records, producer_ids_per_block=PRODUCER_IDS_PER_BLOCK
+            )
+            first = (*after_loss, *first)
+            _log.warning("metadata_end_lost", offset=decisions.applied_offset, lost_records=lost_records)
         await decisions.activate(first)
         if self._is_cluster:
             self._nodes.start()
@@ -247,6 +258,11 @@ class Controller:
     @property
     def metrics(self) -> ControllerMetrics:
         return self._decisions.metrics
+
+    async def _is_lost_end_accepted(self) -> bool:
+        """Whether an operator said that the log had records behind its present end, which nobody else may know of."""
+        directory = partition_directory(TopicPartition(METADATA_TOPIC_ID, 0))
+        return await is_accepted(self._store, end_damage(directory, self._decisions.applied_offset, ""))
 
     def _incarnation(self) -> Sequence[MetadataRecord]:
         """This node has restarted and no other lives: its partitions get new leader epochs, all at once."""

@@ -102,6 +102,10 @@ class SafeMode(StorageUnavailable):
     """The NameNode is in safe mode and accepts no changes."""
 
 
+class NamespaceWentBack(StoreError):
+    """HDFS has an older state than this process has seen (rule 55). Never retried: the process has to end."""
+
+
 class NoDataNodes(StorageUnavailable):
     """No DataNode accepts a new block: none is live, all are excluded or busy, or none has space for a whole block."""
 

@@ -25,6 +25,7 @@ from bmq.hdfs.blocks import Block, DataNode, FileBlocks, LocatedBlock
 from bmq.hdfs.config import HdfsConfig
 from bmq.hdfs.delegation_token import KIND, DelegationToken
 from bmq.hdfs.failover import UNCHANGED, Failover
+from bmq.hdfs.file_ids import FileIds
 from bmq.hdfs.proto.hdfs_pb2 import FsPermission, HdfsFileStatus, Token
 from bmq.hdfs.proto.namenode_pb2 import (
     APPEND,
@@ -89,6 +90,7 @@ class NameNode:
     """Calls to whichever NameNode is active now."""
 
     def __init__(self, config: HdfsConfig, random: Random) -> None:
+        self.file_ids = FileIds()
         self._failover = Failover(config, namenode_authentication(config), random)
 
     # --- names
@@ -111,6 +113,7 @@ class NameNode:
         least as new as that entry. `renewLease` and a `mkdirs` of an existing directory prove nothing: neither is
         logged.
         """
+        self.file_ids.require_present()
         request = SetTimesRequest(src=path, mtime=time.time_ns() // 1_000_000, atime=UNCHANGED)
         try:
             _, index = await self._failover.call_anywhere(
@@ -165,8 +168,9 @@ class NameNode:
     ) -> int:
         """Make an open file whose writer is `holder`. Returns its file id. Neither overwrites nor makes parents.
 
-        Raises AlreadyExists (open or closed, by any holder), FileMissing (no parent: fenced).
+        Raises AlreadyExists (open or closed, by any holder), FileMissing (no parent: fenced), NamespaceWentBack.
         """
+        above = self.file_ids.highest
         request = CreateRequest(
             src=path,
             masked=_FILE_MODE,
@@ -176,7 +180,9 @@ class NameNode:
             replication=replication,
             block_size=block_bytes,
         )
-        return (await self._call("create", request, CreateResponse, path, retry_max_s)).fs.file_id
+        file_id = (await self._call("create", request, CreateResponse, path, retry_max_s)).fs.file_id
+        self.file_ids.given(file_id, above=above, path=path)
+        return file_id
 
     async def append(self, path: str, *, holder: str, retry_max_s: float | None = None) -> LocatedBlock | None:
         """Open a closed file again, at its end, for `holder`; its last block, under the stamp it was closed with.
@@ -336,6 +342,7 @@ class NameNode:
     async def _call(
         self, method: str, request: Message, response_type: type[M], path: str, retry_max_s: float | None
     ) -> M:
+        self.file_ids.require_present()
         return await self._failover.call(method, request, response_type, path=path, retry_max_s=retry_max_s)
 
 

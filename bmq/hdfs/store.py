@@ -10,12 +10,15 @@ mend and take over a block.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from random import Random
 from typing import TYPE_CHECKING, Final, Self
+
+import structlog
 
 from bmq.hdfs.bad_nodes import BadNodes
 from bmq.hdfs.blocks import DataNode, FileBlocks, LocatedBlock
@@ -27,6 +30,7 @@ from bmq.hdfs.lease_renewal import LeaseRenewal
 from bmq.hdfs.local_replicas import LocalReplicas
 from bmq.hdfs.mending import SegmentMender
 from bmq.hdfs.namenode import NameNode, is_open
+from bmq.hdfs.namespace_witness import NamespaceWitness
 from bmq.hdfs.proto.hdfs_pb2 import HdfsFileStatus
 from bmq.hdfs.read_counts import ReadCounts
 from bmq.hdfs.reader import BlockReader
@@ -52,6 +56,8 @@ if TYPE_CHECKING:
 
 VISIBLE_LENGTH_WAIT_MAX_S: Final = 1.0
 
+_log = structlog.get_logger("bmq.hdfs")
+
 
 class HdfsStore:
     """Implements bmq.log.store.SegmentStore. Made by `open`; call `close()` at the end. All calls from one event loop."""
@@ -74,6 +80,9 @@ class HdfsStore:
         tools = ClosingTools(self.namenode, self._datanodes, self._reader, config, self.bad_nodes)
         self._opening = SegmentOpening(config, self.namenode, self.bad_nodes, self._leases, SegmentMender(tools))
         self._own_name = f"bmq-{random.getrandbits(64):016x}"  # our client name for lease recovery and resync
+        self._went_back = asyncio.Event()
+        self._witness = NamespaceWitness(self.namenode, config.root, self._own_name)
+        self.namenode.file_ids.went_back = self._end
 
     @cached_property
     def collector(self) -> HdfsCollector:
@@ -100,6 +109,20 @@ class HdfsStore:
     async def make_root(self, *, retry_max_s: float | None = None) -> None:
         """The steps that `open` waits for. May be tried again: a login that takes longer than a try goes on meanwhile."""
         await self.namenode.make_directory(self.config.root, with_parents=True, retry_max_s=retry_max_s)
+
+    async def failure(self) -> StoreError:
+        """Return once nothing can be done here any more: why. It is looked for while somebody waits here (rule 55)."""
+        await self._witness.run(self._went_back)
+        error = self.namenode.file_ids.error
+        assert error is not None
+        return error
+
+    def _end(self) -> None:
+        """Acknowledge nothing more: DataNodes go on taking bytes of blocks that HDFS does not have any more."""
+        self._went_back.set()
+        _log.error("namespace_went_back", reason=str(self.namenode.file_ids.error))
+        for writer in tuple(self._opening.writers):
+            writer.abandon()
 
     @property
     def replicas_wanted(self) -> int:
@@ -251,6 +274,7 @@ class HdfsStore:
             raise CorruptFile(f"{writer.path} has {length_bytes} bytes, {len(data)} were written")
 
     async def read_file(self, path: str, *, length_bytes_max: int) -> bytes:
+        self.namenode.file_ids.require_present()
         return await self._reader.read_all(self._absolute(path), length_bytes_max=length_bytes_max)
 
     # --- segments
@@ -274,6 +298,7 @@ class HdfsStore:
             raise FileMissing(str(error)) from error
 
     async def read(self, path: str, *, file_id: int, position: int, length_bytes: int) -> Buffer:
+        self.namenode.file_ids.require_present()  # blocks that are known by their file's id are not asked for again
         return await self._reader.read(
             self._absolute(path), file_id=file_id, position=position, length_bytes=length_bytes
         )
@@ -297,6 +322,7 @@ class HdfsStore:
         """Drop everything; files that are being written stay open for their next owner."""
         for writer in tuple(self._opening.writers):
             writer.abandon()
+        await self._witness.remove()
         await self._leases.close()
         self._reader.close()
         self._datanodes.close()

@@ -177,9 +177,9 @@ class ControllerLeadership:
         controller: Controller | None = None
         try:
             log = await self._manager.leader_of(METADATA)
-            await self._require_whole(log, await asking)
+            lost_records = await self._accepted_loss(log, await asking)
             controller = self._make(log, claim.epoch)
-            await controller.start()
+            await controller.start(lost_records)
             self._active = controller
             await self._on_active(controller)
             await self._until_lost(controller, log, lost)
@@ -195,11 +195,13 @@ class ControllerLeadership:
             await self._manager.unassign(METADATA)
             _log.info("controller_ended", controller_epoch=claim.epoch)
 
-    async def _require_whole(self, log: ReplayableLog, witnesses: Sequence[Witness]) -> None:
-        """Raises StateDamaged when a witness has seen more of the log than there is (rule 25)."""
-        damage = missing_end(partition_directory(METADATA), log.epoch_end_offset, log.high_watermark, witnesses)
-        if damage is not None:
-            await require_accepted(self._store, damage)
+    async def _accepted_loss(self, log: ReplayableLog, witnesses: Sequence[Witness]) -> int:
+        """How many records the log lacks that a witness has seen. Raises StateDamaged unless that was accepted (rule 25)."""
+        missing = missing_end(partition_directory(METADATA), log.epoch_end_offset, log.high_watermark, witnesses)
+        if missing is None:
+            return 0
+        await require_accepted(self._store, missing.damage)
+        return missing.records
 
     def _mark(self, log: ReplayableLog) -> None:
         """Note the log's end in the background: the mark may be late, never early."""

@@ -70,9 +70,17 @@ class MetadataWitnesses:
         return Witness(f"node {node_id}", MetadataMark(answer.seen_epoch, answer.seen_offset))
 
 
+@dataclass(frozen=True, slots=True)
+class MissingEnd:
+    """`records`: how many are known to be lost at the metadata log's end."""
+
+    damage: Damage
+    records: int
+
+
 def missing_end(
     partition: str, end_of_epoch: Callable[[int], tuple[int, int]], high_watermark: int, witnesses: Iterable[Witness]
-) -> Damage | None:
+) -> MissingEnd | None:
     """The worst contradiction between the log and the witnesses; None: there is none.
 
     `end_of_epoch` as PartitionLog.epoch_end_offset: records seen under an epoch must lie below that epoch's end, even
@@ -89,4 +97,4 @@ def missing_end(
                 f"but {witness.name} has seen everything below {witness.mark.offset} under epoch {witness.mark.epoch}"
             )
             worst = lost, end_offset, what
-    return None if worst is None else end_damage(partition, worst[1], worst[2])
+    return None if worst is None else MissingEnd(end_damage(partition, worst[1], worst[2]), worst[0])

@@ -43,7 +43,7 @@ from bmq.server.process import (
     unless_stopped,
 )
 from bmq.server.settings import Settings, require_usable_addresses, split_roles
-from bmq.server.stores import open_store
+from bmq.server.stores import failing_with, open_store
 from bmq.server.tracing import check_tracing, start_tracing
 from bmq.server.workers import run_workers
 
@@ -142,8 +142,9 @@ async def _serve(settings: Settings, supervisor: Connection | None, levels: LogL
         _say_ready(settings.node_id, client, internal, rest_address)
         watchdog.start() if heartbeat is None else heartbeat.start()
         with live_summary(server) if heartbeat is None else nullcontext():
-            ends: set[asyncio.Future[Any]] = {stop, server.failed}
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            async with failing_with(store, server.failed):
+                ends: set[asyncio.Future[Any]] = {stop, server.failed}
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         log.info("server_stopping")
     finally:
         stop.cancel()

@@ -38,7 +38,7 @@ from bmq.server.scheduling import run_in_batches
 from bmq.server.setting_checks import misspelt_variables
 from bmq.server.settings import Settings, require_usable_addresses, split_address
 from bmq.server.standalone import StandaloneServer
-from bmq.server.stores import open_store, register_metrics
+from bmq.server.stores import failing_with, open_store, register_metrics
 from bmq.server.tracing import check_tracing, start_tracing
 
 T = TypeVar("T")
@@ -154,8 +154,9 @@ async def _serve(settings: Settings, levels: LogLevels, logs: OwnLogs) -> None:
         sys.stdout.flush()
         log.info("server_ready", kafka=f"{address[0]}:{address[1]}", rest=f"{rest_host}:{rest_port}")
         with live_summary(server):
-            ends: set[asyncio.Future[Any]] = {stop, server.replaced, server.failed}
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            async with failing_with(store, server.failed):
+                ends: set[asyncio.Future[Any]] = {stop, server.replaced, server.failed}
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         is_ready = False
         log.info("server_stopping")
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Sized
 from contextlib import asynccontextmanager
@@ -59,6 +60,13 @@ class CurrentNodes(Protocol):
     def current(self) -> Sized: ...
 
 
+@runtime_checkable
+class MayFail(Protocol):
+    """A store that may find out that its process has to end."""
+
+    async def failure(self) -> BmqError: ...
+
+
 class UnknownStore(BmqError):
     """A store URL with an unknown scheme."""
 
@@ -109,6 +117,29 @@ async def opened_beside(settings: StoreSettings) -> AsyncIterator[SegmentStore]:
         yield store
     finally:
         await store.close()
+
+
+@asynccontextmanager
+async def failing_with(store: SegmentStore, failed: asyncio.Future[None]) -> AsyncIterator[None]:
+    """Meanwhile look whether the process has to end because of its store: then `failed` gets the reason."""
+    if not isinstance(store, MayFail):
+        yield
+        return
+
+    async def watch(store: MayFail) -> None:
+        error = await store.failure()
+        if not failed.done():
+            failed.set_exception(error)
+            failed.exception()  # waiting callers still get it; without any, asyncio would log a warning
+
+    watching = asyncio.get_running_loop().create_task(watch(store))
+    try:
+        yield
+    finally:
+        watching.cancel()
+        await asyncio.wait({watching})
+        if not watching.cancelled():
+            watching.result()
 
 
 def register_metrics(store: SegmentStore, registry: CollectorRegistry) -> None:

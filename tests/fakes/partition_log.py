@@ -250,6 +250,13 @@ class FakePartitionLog:
             batch.complete(AppendResult(code))
         self.wake()
 
+    def lose_from(self, end_offset: int, snapshots: Sequence[StateSnapshot]) -> None:
+        """End there, with the snapshots of an earlier time: the log of an older checkpoint."""
+        self.batches = [b for b in self.batches if b.end_offset <= end_offset]
+        self.snapshots = list(snapshots)
+        self._high_watermark = self._log_end_offset = end_offset
+        self._length_bytes = sum(len(b.data) for b in self.batches)
+
     def wake(self) -> None:
         waiting, self._waiting = self._waiting, {}
         for wake in waiting.values():

@@ -20,6 +20,7 @@ MIB = 1024 * 1024
 DISK_MIB = 256
 SEGMENT_MIB = 16
 FILLER_MIB = 8
+NOT_STARTED = "partitions_not_started"
 KEPT_FREE = "dfs.datanode.round-robin-volume-choosing-policy.additional-available-space"
 
 
@@ -55,9 +56,23 @@ def test_hdfs_is_full(tmp_path: Path) -> None:
             assert drill.produce("new", timeout_ms=8_000) is not None
             assert drill.takes_records(), "an open segment has its room"
             assert drill.read() == drill.acknowledged["t"]
-            said = run_page("Drill: HDFS is full", tools, UNWANTED="/others", STORE=drill.server.store, COLUMNS="250")
+            eventually(
+                lambda: NOT_STARTED in drill.server.get("/v1/health")[1], WAIT_S, "the health names the partition"
+            )
+            said = run_page(
+                "Drill: HDFS is full",
+                tools,
+                REST=f"http://127.0.0.1:{drill.server.rest_port}",
+                UNWANTED="/others",
+                STORE=drill.server.store,
+                COLUMNS="250",
+            )
             assert "/others" in said and "HDFS space" in said
+            assert NOT_STARTED in said and "1 partition is not started: new-0" in said, said
             eventually(lambda: drill.takes_records("new"), WAIT_S, "writing works again without a restart")
+            eventually(
+                lambda: NOT_STARTED not in drill.server.get("/v1/health")[1], WAIT_S, "the health is whole again"
+            )
             drill.check()
         finally:
             drill.server.close()

@@ -15,6 +15,8 @@ from prometheus_client.registry import CollectorRegistry
 from bmq.controller.config import ControllerConfig
 from bmq.controller.runtime import Controller, ControllerGone
 from bmq.controller.unknown_topics import unknown_topics
+from bmq.log.damage import accept, end_damage
+from bmq.log.names import partition_directory
 from bmq.log.partition_log import TopicPartition
 from bmq.log.state_log import StateLog
 from bmq.log.store import SegmentStore, StorageUnavailable
@@ -65,7 +67,13 @@ class Lab:
 
     @asynccontextmanager
     async def controller(
-        self, config: ControllerConfig = CONFIG, *, node: Node = NODE, seed: int = 1, store: SegmentStore | None = None
+        self,
+        config: ControllerConfig = CONFIG,
+        *,
+        node: Node = NODE,
+        seed: int = 1,
+        store: SegmentStore | None = None,
+        lost_records: int = 0,
     ) -> AsyncIterator[Controller]:
         made = Controller(
             self.log,
@@ -76,7 +84,7 @@ class Lab:
             config,
             self.on_image,
         )
-        await made.start()
+        await made.start(lost_records)
         try:
             yield made
         finally:
@@ -265,6 +273,38 @@ async def test_producer_ids_are_never_given_twice(lab: Lab) -> None:
             blocks += await asyncio.gather(*(controller.allocate_producer_ids() for _ in range(3)))
     ids = [producer_id for block in blocks for producer_id in block]
     assert len(ids) == len(set(ids)) == 9_000
+
+
+@pytest.mark.safety
+@pytest.mark.parametrize("is_known", [True, False], ids=["witnesses know how many", "nobody knows"])
+async def test_what_lost_records_gave_out_is_not_given_again(lab: Lab, is_known: bool) -> None:
+    """Rule 55: an older checkpoint of HDFS has an older metadata log. Consumers and producers know what was given since."""
+    async with lab.controller() as first:
+        await ask(first, create(topic("t", 2), topic("u", 1)))
+        await first.allocate_producer_ids()
+    end_offset, snapshots = lab.log.high_watermark, tuple(lab.log.snapshots)
+    for restart in range(3):
+        async with lab.controller(seed=restart) as lost:
+            given = await lost.allocate_producer_ids()
+            epochs = [p.leader_epoch for found in lost.image.topics.values() for p in found.partitions]
+    lost_records = lab.log.high_watermark - end_offset
+    lab.log.lose_from(end_offset, snapshots)
+    client = lab.store.client("operator")
+    if not is_known:
+        directory = partition_directory(lab.log.topic_partition)
+        await client.make_directories(directory)
+        damage = end_damage(directory, end_offset, "and more was there")
+        await accept(client, damage, holder="operator", now_ms=1)
+    async with lab.controller(seed=9, lost_records=lost_records if is_known else 0) as again:
+        now = [p for found in again.image.topics.values() for p in found.partitions]
+        assert min(p.leader_epoch for p in now) > max(epochs)
+        assert {p.leader for p in now} == {NODE.node_id}
+        assert (await again.allocate_producer_ids()).start >= given.stop
+        raised = [p.leader_epoch for p in now]
+    # What was accepted counts for that end alone.
+    async with lab.controller(seed=10) as later:
+        now = [p for found in later.image.topics.values() for p in found.partitions]
+        assert [p.leader_epoch for p in now] == [epoch + 1 for epoch in raised]
 
 
 # --- automatic topics

@@ -11,6 +11,7 @@ import pytest
 from bmq.hdfs.blocks import Block, DataNode
 from bmq.hdfs.config import Address, HdfsConfig
 from bmq.hdfs.delegation_token import KIND, DelegationToken
+from bmq.hdfs.errors import NamespaceWentBack
 from bmq.hdfs.namenode import NameNode, is_open
 from bmq.hdfs.proto.hdfs_pb2 import (
     DatanodeId,
@@ -148,6 +149,23 @@ async def test_create_overwrites_nothing_and_makes_no_parents() -> None:
             replication=3,
             block_size=1 << 26,
         )
+
+
+@pytest.mark.safety
+async def test_a_file_id_that_was_given_before_ends_all_calls() -> None:
+    """Rule 55. Each of them would be carried out on a namespace that has forgotten what this process knows."""
+    given = [16400, 16401, 16401]
+    script: Script = lambda call: call.answer(CreateResponse(fs=status(file_id=given.pop(0))))  # noqa: E731
+    async with namenode_answering(script) as (namenode, server):
+        for name in "ab":
+            await namenode.create(f"/r/{name}", holder="h", block_bytes=1 << 26, replication=3)
+        with pytest.raises(NamespaceWentBack, match="/r/c was given the file id 16401"):
+            await namenode.create("/r/c", holder="h", block_bytes=1 << 26, replication=3)
+        with pytest.raises(NamespaceWentBack):
+            await namenode.file_info("/r/a")
+        with pytest.raises(NamespaceWentBack):
+            await namenode.prove("/r")
+        assert [call.method for call in server.calls] == ["create"] * 3
 
 
 @pytest.mark.parametrize("previous", [None, BLOCK])
