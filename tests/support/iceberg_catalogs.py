@@ -92,8 +92,10 @@ def hive_catalog(directory: Path) -> Iterator[CatalogService]:
                 # By default either needs a jar that PySpark has not.
                 "hive.async.log.enabled": "false",
                 "datanucleus.connectionPoolingType": "HikariCP",
-                # Locks of clients that died are deleted by a thread of the compactor's.
+                # Locks of clients that died are deleted by a thread that is started with these three alone.
                 "hive.compactor.initiator.on": "true",
+                "hive.support.concurrency": "true",
+                "hive.txn.manager": "org.apache.hadoop.hive.ql.lockmgr.DbTxnManager",
                 "hive.txn.timeout": f"{LOCK_TIMEOUT_S}s",
                 "hive.timedout.txn.reaper.start": "1s",
                 "hive.timedout.txn.reaper.interval": "1s",
