@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ class Reads:
         )
         for _ in range(STARTS_MAX):
             query = writer.start()
-            eventually(lambda query=query: query.lastProgress or query.exception(), WAIT_S, f"a batch of {form}")  # type: ignore[misc]
+            eventually(partial(has_begun, query), WAIT_S, f"a batch of {form}")
             if (failure := query.exception()) is None:
                 return query
             assert "failed to connect back" in str(failure), failure
@@ -72,6 +73,11 @@ class Reads:
 
     def _streamed(self, form: str) -> str:
         return str(self._directory / f"streamed-{form}")
+
+
+def has_begun(query: StreamingQuery) -> bool:
+    """Or has failed."""
+    return bool(query.lastProgress or query.exception())
 
 
 def rows(frame: DataFrame) -> list[list[Any]]:

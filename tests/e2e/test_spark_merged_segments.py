@@ -8,6 +8,7 @@ import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -84,12 +85,11 @@ class Log:
             self.server.kill()
             self.server.start()
         for topic, files in before.items():
-            # Of each partition up to two are left over, as may be the last ones, which had no index yet.
-            eventually(
-                lambda topic=topic, files=files: len(files & self.files(topic)) <= 4 * PARTITIONS,  # type: ignore[misc]
-                WAIT_S,
-                f"{topic} is merged",
-            )
+            eventually(partial(self._is_merged, topic, files), WAIT_S, f"{topic} is merged")
+
+    def _is_merged(self, topic: str, before: set[Path]) -> bool:
+        """Of each partition up to two segments are left over, as may be the last ones, which had no index yet."""
+        return len(before & self.files(topic)) <= 4 * PARTITIONS
 
     def verified(self) -> dict[str, Any]:
         command = [bmq_command(), "verify", EVENTS, ORDERS, "--data", str(self.server.directory), "--json"]
