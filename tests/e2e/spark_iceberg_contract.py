@@ -2,7 +2,7 @@
 
 python -m tests.e2e.spark_iceberg_contract DIRECTORY [KEY=VALUE …]     # options of a catalog; without them one in DIRECTORY
 
-Towards a REST catalog others come between a commit and the catalog, after the client's last look at it.
+Towards a catalog that is a service others come between a commit and the catalog, after the client's last look at it.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -37,6 +37,7 @@ from tests.support.iceberg_contract import (
     write,
     written,
 )
+from tests.support.metastore_gate import MetastoreGate, metastore_gate
 
 COLUMNS = {"id": "bigint", TIME: "timestamp"}
 CHANGING = TableDefinition.model_validate(
@@ -51,6 +52,9 @@ CHANGING = TableDefinition.model_validate(
 
 
 MOMENT = datetime(2026, 11, 29, 12, tzinfo=UTC)
+
+
+Gate = CommitGate | MetastoreGate
 
 
 class Data:
@@ -75,7 +79,7 @@ class IcebergWorld:
         name: str,
         *,
         is_changing: bool = False,
-        gate: CommitGate | None = None,
+        gate: Gate | None = None,
     ) -> None:
         self._spark, self._catalog, self._name, self._gate = spark, catalog, name, gate
         self._next = 0
@@ -90,7 +94,7 @@ class IcebergWorld:
 
     def _at_the_gate(self, happen: Callable[[], object]) -> None:
         assert self._gate is not None
-        self._gate.before = happen
+        self._gate.between(happen)
 
     def _frame(self, rows: int) -> DataFrame:
         """Made by the JVM alone: no Python process is started for it."""
@@ -144,10 +148,20 @@ def failure(check: Callable[[Any], None], world: IcebergWorld) -> str:
     return ""
 
 
+def gate_before(options: Mapping[str, str]) -> AbstractContextManager[Gate | None]:
+    match options.get("type"):
+        case "rest":
+            return commit_gate(options["uri"])
+        case "hive":
+            return metastore_gate(options["uri"])
+        case _:
+            return nullcontext()
+
+
 def main() -> None:
     spark = SparkSession.builder.appName("iceberg contract").getOrCreate()
     options = dict(pair.split("=", 1) for pair in sys.argv[2:])
-    with commit_gate(options["uri"]) if options.get("type") == "rest" else nullcontext() as gate:
+    with gate_before(options) as gate:
         if gate is not None:
             options["uri"] = gate.uri
         catalog = Catalog.of_options(options) if options else Catalog.in_warehouse(f"{sys.argv[1]}/warehouse")
@@ -166,7 +180,7 @@ def main() -> None:
     sys.stdout.write(f"{json.dumps(found)}\n")
 
 
-def lost_answer(world: IcebergWorld, gate: CommitGate) -> None:
+def lost_answer(world: IcebergWorld, gate: Gate) -> None:
     """The catalog has the commit, and the job does not know it: no row is lost or written again."""
     table, _ = written(world)
     before = table.offsets()

@@ -2,7 +2,7 @@
 
 Kept like Iceberg 1.11: a transaction on old metadata is repeated on the newest, update by update; a tag is not, and
 fails with CommitFailedException. Expiring a snapshot deletes the files that only it has. A REST catalog applies the updates to
-its newest metadata, and compares only the current snapshot (`compares_references_only`).
+its newest metadata, and compares only the current snapshot (`options`).
 """
 
 from __future__ import annotations
@@ -84,9 +84,13 @@ class FakeIceberg:
         self.metadata = Metadata(properties={"write.wap.enabled": "true"})
         self.deleted: set[str] = set()
         self.number = 100
-        self.compares_references_only = False
+        self.options: Mapping[str, str] = {"type": "hadoop", "warehouse": "/warehouse"}
         self.on_the_way: Callable[[], object] | None = None
         """Happens once, between a client's last look and the commit."""
+
+    @property
+    def compares_references_only(self) -> bool:
+        return self.options["type"] == "rest"
 
     def next_number(self) -> int:
         self.number += 1
@@ -382,9 +386,6 @@ class _JavaIterator:
         return self._left.pop(0)
 
 
-REST_OPTIONS = {"type": "rest", "uri": "http://catalog:8181"}
-
-
 def fake_table(catalog: FakeIceberg, kind: type[IcebergTable] = IcebergTable) -> IcebergTable:
     """The product's table on the fake. `kind`: a subclass that a test looks into."""
     names = ("greaterThanOrEqual", "lessThan", "and")
@@ -395,7 +396,6 @@ def fake_table(catalog: FakeIceberg, kind: type[IcebergTable] = IcebergTable) ->
         )
     )
     spark: Any = SimpleNamespace(_jvm=jvm)
-    of = Catalog.of_options(REST_OPTIONS) if catalog.compares_references_only else Catalog.in_warehouse("/warehouse")
-    table = kind(spark, of, "orders", "orders")
+    table = kind(spark, Catalog.of_options(catalog.options), "orders", "orders")
     table._handle = catalog.handle()
     return table

@@ -67,6 +67,10 @@ class CommitGate:
         self.uri = f"http://127.0.0.1:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, name="commit-gate", daemon=True)
 
+    def between(self, happen: Callable[[], object]) -> None:
+        """Let it happen once within the next commit, behind the client's last look at the catalog."""
+        self.before = happen
+
     def _begin(self) -> Callable[[], bool] | None:
         self.commits += 1
         before, self.before = self.before, None

@@ -1,22 +1,24 @@
-"""A real catalog of Iceberg on this machine for tests: Iceberg's own REST server in front of a database.
+"""Real catalogs of Iceberg on this machine for tests: Iceberg's own REST server in front of a database, and Hive's metastore.
 
     with rest_catalog(directory) as catalog:
         Catalog("bmq", "tables", catalog.options)
 
-All it writes is in its directory.
+All they write is in their directory. The metastore is the one whose jars PySpark has, 2.3, on Derby.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import socket
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.error import URLError
 
+from bmq.dev.hadoop_configuration import configuration_xml
 from bmq.dev.java import QUICK_START_JVM_OPTIONS, class_path, java_executable
 from testing.patience import Patience
 from testing.processes import JARS, ManagedProcess, eventually, free_port
@@ -25,7 +27,10 @@ REST_JARS: Final = JARS / "iceberg-rest"
 HOST: Final = "127.0.0.1"
 HEAP_MB: Final = 256
 START_S: Final = 90.0
+LOCK_TIMEOUT_S: Final = 8
+"""The metastore forgets a lock of which it hears nothing for so long."""
 _REST_SERVER: Final = "org.apache.iceberg.rest.RESTCatalogServer"
+_METASTORE: Final = Path(__file__).parent / "java_programs" / "Metastore.java"
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,59 @@ def rest_catalog(directory: Path) -> Iterator[CatalogService]:
 
 
 @contextmanager
+def hive_catalog(directory: Path) -> Iterator[CatalogService]:
+    """Hive's metastore, on a Derby of its own."""
+    port = free_port()
+    warehouse, conf, database = _made(directory / "warehouse"), _made(directory / "conf"), directory / "metastore"
+    (conf / "hive-site.xml").write_text(
+        configuration_xml(
+            {
+                "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={database};create=true",
+                "datanucleus.schema.autoCreateAll": "true",
+                "hive.metastore.schema.verification": "false",
+                "hive.metastore.warehouse.dir": f"file:{warehouse}",
+                # By default either needs a jar that PySpark has not.
+                "hive.async.log.enabled": "false",
+                "datanucleus.connectionPoolingType": "HikariCP",
+                # Locks of clients that died are deleted by a thread that is started with these three alone.
+                "hive.compactor.initiator.on": "true",
+                "hive.support.concurrency": "true",
+                "hive.txn.manager": "org.apache.hadoop.hive.ql.lockmgr.DbTxnManager",
+                "hive.txn.timeout": f"{LOCK_TIMEOUT_S}s",
+                "hive.timedout.txn.reaper.start": "1s",
+                "hive.timedout.txn.reaper.interval": "1s",
+            }
+        )
+    )
+    process = ManagedProcess(
+        "Hive metastore",
+        [
+            *_command(
+                f"{conf}:{_spark_jars('*.jar')}",
+                str(_METASTORE),
+                f"-Dderby.stream.error.file={directory}/derby.log",
+                f"-Djava.io.tmpdir={directory}",
+            ),
+            *(str(database), "-p", str(port)),
+        ],
+        directory / "metastore.log",
+    )
+
+    def answers() -> bool:
+        with closing(socket.socket()) as connection:
+            return connection.connect_ex((HOST, port)) == 0
+
+    with _running(process, answers):
+        options = {
+            "type": "hive",
+            "uri": f"thrift://{HOST}:{port}",
+            "warehouse": f"file:{warehouse}",
+            "hadoop.iceberg.hive.lock-heartbeat-interval-ms": str(LOCK_TIMEOUT_S * 250),
+        }
+        yield CatalogService(options, warehouse, process)
+
+
+@contextmanager
 def _running(process: ManagedProcess, answers: Callable[[], bool]) -> Iterator[None]:
     process.start()
     try:
@@ -83,10 +141,10 @@ def _running(process: ManagedProcess, answers: Callable[[], bool]) -> Iterator[N
         process.kill()
 
 
-def _command(classes: str, main_class: str) -> list[str]:
+def _command(classes: str, program: str, *options: str) -> list[str]:
     return [
         *(java_executable(), *QUICK_START_JVM_OPTIONS, f"-Xmx{HEAP_MB}m", "-Djava.net.preferIPv4Stack=true"),
-        *("-cp", classes, main_class),
+        *(*options, "-cp", classes, program),
     ]
 
 

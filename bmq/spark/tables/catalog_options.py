@@ -30,14 +30,17 @@ _NEEDED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "nessie": (URI, WAREHOUSE),
     }
 )
+_LOCK_OPTION: Final = "hadoop.iceberg.engine.hive.lock-enabled"
+_LOCK_PROPERTY: Final = "engine.hive.lock-enabled"
 _SCHEMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({METASTORE: ("thrift",), REST: ("http", "https")})
 _OBJECT_STORES: Final = frozenset({"cosn", "gs", "obs", "oss", "s3", "s3a", "s3n", "swift", "wasb", "wasbs"})
 """Their renames replace what is there, or are no single step."""
-_WAITS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
+_ADDED: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
-        # Without these a service that takes connections and says nothing would hold a job for ever.
+        # Without the timeouts a service that takes connections and says nothing would hold a job for ever.
         REST: {"rest.client.connection-timeout-ms": "10000", "rest.client.socket-timeout-ms": "60000"},
-        METASTORE: {"hadoop.hive.metastore.client.socket.timeout": "60s"},
+        # The lock wins over a setting of Spark's own.
+        METASTORE: {"hadoop.hive.metastore.client.socket.timeout": "60s", _LOCK_OPTION: "true"},
     }
 )
 _SECRET_WORDS: Final = ("credential", "key", "password", "secret", "token")
@@ -46,7 +49,7 @@ REDACTED: Final = r"(?i)secret|password|token|access[.]?key|credential"
 
 
 def checked_options(options: Mapping[str, str]) -> dict[str, str]:
-    """The options with bounds for waits added. Raises TableMismatch: one sentence, without values that may be secrets."""
+    """The options with bounds for waits, and Hive's lock, added. Raises TableMismatch: one sentence, without values that may be secrets."""
     if "catalog-impl" in options:
         raise TableMismatch(
             f"a catalog by its class ({options['catalog-impl']}) is not known to refuse commits on old metadata: name its type, "
@@ -70,11 +73,20 @@ def checked_options(options: Mapping[str, str]) -> dict[str, str]:
         raise TableMismatch(
             f"directories on {scheme} cannot refuse a second commit, as those on HDFS do: put the tables into a catalog of another type"
         )
-    if options.get("hadoop.iceberg.engine.hive.lock-enabled", "true").lower() != "true":
+    if options.get(_LOCK_OPTION, "true").lower() != "true":
         raise TableMismatch(
             "without Hive's lock a metastore may take a commit on old metadata: leave iceberg.engine.hive.lock-enabled out"
         )
-    return {**_WAITS.get(kind, {}), **options, TYPE: kind}
+    return {**_ADDED.get(kind, {}), **options, TYPE: kind}
+
+
+def check_lock(options: Mapping[str, str], table_properties: Mapping[str, str], name: str) -> None:
+    """Raises TableMismatch: the table's own property turns Hive's lock off."""
+    if options.get(TYPE) == METASTORE and (table_properties.get(_LOCK_PROPERTY) or "true").lower() != "true":
+        raise TableMismatch(
+            f"table {name} has the property {_LOCK_PROPERTY}={table_properties.get(_LOCK_PROPERTY)}, and without Hive's lock a metastore may take "
+            "a commit on old metadata: unset it"
+        )
 
 
 def compares_references_only(options: Mapping[str, str]) -> bool:

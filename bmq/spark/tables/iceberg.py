@@ -33,6 +33,7 @@ from bmq.spark.tables.catalog_options import (
     DIRECTORIES,
     TYPE,
     catalog_words,
+    check_lock,
     checked_options,
     compares_references_only,
     shown,
@@ -454,7 +455,9 @@ class IcebergTable:
 
     def _check_staging(self, table: Any) -> None:
         """Raises TableMismatch."""
-        check_staging(self._properties(table).get(WAP_PROPERTY), self.name)
+        properties = self._properties(table)
+        check_staging(properties.get(WAP_PROPERTY), self.name)
+        check_lock(self._catalog.options, properties, self.name)
 
     def _offsets(self, table: Any) -> TableOffsets | None:
         text = self._properties(table).get(OFFSETS_PROPERTY + self._key)

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from bmq.spark.tables.catalog_options import catalog_words, checked_options, compares_references_only, shown
+from bmq.spark.tables.catalog_options import (
+    catalog_words,
+    check_lock,
+    checked_options,
+    compares_references_only,
+    shown,
+)
 from bmq.spark.tables.errors import TableMismatch
 
 pytestmark = pytest.mark.unit
@@ -44,6 +50,16 @@ def test_what_cannot_be_used_is_one_sentence(options: dict[str, str], sentence: 
     with pytest.raises(TableMismatch, match=sentence) as raised:
         checked_options(options)
     assert "\n" not in str(raised.value) and "s3cret" not in str(raised.value)
+
+
+def test_a_table_in_a_metastore_keeps_hives_lock() -> None:
+    assert checked_options(THRIFT)["hadoop.iceberg.engine.hive.lock-enabled"] == "true"
+    off = {"engine.hive.lock-enabled": "False"}
+    check_lock(THRIFT, {}, "orders")
+    check_lock(THRIFT, {"engine.hive.lock-enabled": "true"}, "orders")
+    check_lock({"type": "rest", "uri": "http://c"}, off, "orders")
+    with pytest.raises(TableMismatch, match=r"table orders has the property engine\.hive\.lock-enabled=False, and"):
+        check_lock(THRIFT, off, "orders")
 
 
 def test_directories_with_a_lock_of_their_own_may_be_anywhere() -> None:

@@ -54,7 +54,7 @@ class RestWorld(FakeWorld):
 
     def __init__(self) -> None:
         super().__init__()
-        self.compares_references_only = True
+        self.options = {"type": "rest", "uri": "http://catalog:8181"}
 
     def table(self) -> DisturbedTable:
         table = super().table()
@@ -66,9 +66,29 @@ class RestWorld(FakeWorld):
         return table
 
 
+class MetastoreWorld(RestWorld):
+    """As `RestWorld`, but all metadata is compared."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.options = {"type": "hive", "uri": "thrift://metastore:9083", "warehouse": "/warehouse"}
+
+
+@pytest.mark.parametrize("world", [RestWorld, MetastoreWorld])
 @pytest.mark.parametrize("check", [*CONTRACT, *CHANGES_CONTRACT, *PARTS_CONTRACT], ids=lambda check: check.__name__)
-def test_contract_where_only_references_are_compared(check: Callable[[World], None]) -> None:
-    check(RestWorld())
+def test_contract_where_others_come_behind_the_last_look(
+    check: Callable[[World], None], world: type[FakeWorld]
+) -> None:
+    check(world())
+
+
+def test_a_table_without_hives_lock_is_not_written() -> None:
+    world = MetastoreWorld()
+    table, _ = written(world)
+    world.set_property("engine.hive.lock-enabled", "false")
+    with pytest.raises(TableMismatch, match="without Hive's lock"):
+        write(world, table, 5)
+    assert world.rows() == 20
 
 
 def test_claims_alone_do_not_look_like_a_rollback() -> None:
