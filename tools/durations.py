@@ -21,6 +21,7 @@ from tools.stall_meter import Stall
 
 PATIENCE_SHARE_MAX: Final = 0.25
 SHOWN_MAX: Final = 10
+DEAREST_MAX: Final = 12
 CPU_BUDGETS_S: Final[Mapping[str, float]] = {
     "unit": 1.0,
     "simulation": 10.0,
@@ -129,13 +130,26 @@ def impatient(costs: Mapping[str, Cost], share_max: float = PATIENCE_SHARE_MAX) 
     return [f"{name}: a wait used {share:.0%} of its patience" for share, name in over]
 
 
+def dearest_files(costs: Mapping[str, Cost]) -> list[str]:
+    """`12 of 40 s FILE`, processor seconds of the seconds that its tests took; the dearest first."""
+    totals: dict[str, tuple[float, float]] = collections.defaultdict(lambda: (0.0, 0.0))
+    for name, cost in costs.items():
+        file = name.partition("::")[0]
+        cpu_s, seconds = totals[file]
+        totals[file] = cpu_s + cost.cpu_s, seconds + cost.seconds
+    ordered = sorted(totals.items(), key=lambda item: (-item[1][0], item[0]))
+    return [f"{cpu_s:.0f} of {seconds:.0f} s {file}" for file, (cpu_s, seconds) in ordered]
+
+
 def described(costs: Mapping[str, Cost]) -> list[str]:
-    """For the end of a stage: processor seconds, starts of Java, and the waits that came close to their end."""
+    """For the end of a stage: processor seconds, starts of Java, the dearest files, and the waits that came close to their end."""
     cpu_s, starts = sum(cost.cpu_s for cost in costs.values()), sum(cost.java_starts for cost in costs.values())
     largest = max((cost.patience for cost in costs.values()), default=0.0)
     lines = [
         f"tests: {cpu_s:.0f} s of a processor, {starts} starts of Java; no wait used more than {largest:.0%} of its patience"
     ]
+    if costs:
+        lines.append(f"dearest: {', '.join(dearest_files(costs)[:DEAREST_MAX])}")
     return lines + [f"warning: {line}" for line in impatient(costs)[:SHOWN_MAX]]
 
 

@@ -35,13 +35,14 @@ def mark_of(process: psutil.Process) -> str:
 @dataclass(frozen=True, slots=True)
 class Pressure:
     """Time so far, in seconds, in which some process waited for a processor, for a disk, for memory; and processor time that
-    the host gave to others. Of the whole machine; 0.0 where the system does not tell.
+    the host gave to others, and that processes had. Of the whole machine; 0.0 where the system does not tell.
     """
 
     cpu_s: float = 0.0
     io_s: float = 0.0
     memory_s: float = 0.0
     stolen_s: float = 0.0
+    used_s: float = 0.0
 
     def since(self, earlier: Pressure) -> Pressure:
         return Pressure(
@@ -49,13 +50,15 @@ class Pressure:
             self.io_s - earlier.io_s,
             self.memory_s - earlier.memory_s,
             self.stolen_s - earlier.stolen_s,
+            self.used_s - earlier.used_s,
         )
 
     def over(self, seconds: float, processors: int) -> str:
-        """As shares of `seconds`: `cpu 43 %, io 1 %, memory 0 %, stolen 0 %`."""
+        """As shares of `seconds`: `cpu 43 %, io 1 %, memory 0 %, stolen 0 %; processors used 97 %`."""
         whole = max(seconds, 1e-9)
         shares = {"cpu": self.cpu_s, "io": self.io_s, "memory": self.memory_s, "stolen": self.stolen_s / processors}
-        return ", ".join(f"{name} {share / whole:.0%}".replace("%", " %") for name, share in shares.items())
+        waits = ", ".join(f"{name} {share / whole:.0%}" for name, share in shares.items())
+        return f"{waits}; processors used {self.used_s / processors / whole:.0%}".replace("%", " %")
 
 
 def pressure(proc: Path = Path("/proc")) -> Pressure:
@@ -68,15 +71,20 @@ def pressure(proc: Path = Path("/proc")) -> Pressure:
             return 0.0
         return int(found[1]) / 1e6 if found else 0.0
 
-    return Pressure(waited_s("cpu"), waited_s("io"), waited_s("memory"), _stolen_s(proc))
+    stolen_s, used_s = _stolen_and_used_s(proc)
+    return Pressure(waited_s("cpu"), waited_s("io"), waited_s("memory"), stolen_s, used_s)
 
 
-def _stolen_s(proc: Path) -> float:
+def _stolen_and_used_s(proc: Path) -> tuple[float, float]:
     try:
-        fields = (proc / "stat").read_text().partition("\n")[0].split()
-    except OSError:
-        return 0.0
-    return int(fields[8]) / os.sysconf("SC_CLK_TCK") if len(fields) > 8 and fields[0] == "cpu" else 0.0
+        name, *fields = (proc / "stat").read_text().partition("\n")[0].split()
+    except (OSError, ValueError):
+        return 0.0, 0.0
+    if name != "cpu" or len(fields) < 8:
+        return 0.0, 0.0
+    user, nice, system, _, _, interrupts, soft_interrupts, stolen = map(int, fields[:8])
+    ticks = os.sysconf("SC_CLK_TCK")
+    return stolen / ticks, (user + nice + system + interrupts + soft_interrupts) / ticks
 
 
 @dataclass(frozen=True, slots=True)

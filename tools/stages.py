@@ -101,12 +101,14 @@ def pytest(place: str, limit_s: int, test_limit_s: int, *arguments: str, name: s
 
 
 WATCH_INTERVAL_S = 5.0
+SHARED_OUT: Final = ("-p", "tests.support.telling_reports")
 
 
 def by_file(workers: str = "logical") -> tuple[str, ...]:
     """Arguments of pytest: tests that mostly wait share the processors; those of one file share their servers."""
     return (
         *("-n", workers, "--dist", "loadfile", "--no-loadscope-reorder", "-p", "tests.support.long_files_first"),
+        *SHARED_OUT,
         # pytest-xdist 3.8 does not hand a file out again of which one test is left, and waits for it for ever.
         "--max-worker-restart=0",
     )
@@ -115,7 +117,7 @@ def by_file(workers: str = "logical") -> tuple[str, ...]:
 BY_FILE: Final = by_file()
 MORE: Final = by_file(f"{max(3 * (os.cpu_count() or 1) // 2, 2)}")
 """For stages that hurt nothing, and whose tests use half of the processors when there is a worker for each."""
-COMPUTING: Final = ("-n", "logical", "--dist", "worksteal")
+COMPUTING: Final = ("-n", "logical", "--dist", "worksteal", *SHARED_OUT)
 LANE_TEST_LIMIT_S: Final = round(60 / SHARE)
 """Of a test that computes: one of 16 s of a processor took 88 s beside stages that wait, where a limit of 60 s was the machine's 1.5 times."""
 LINT: Final = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,6 +10,7 @@ from random import Random
 
 import pytest
 
+from bmq.dev.hadoop_configuration import METRICS_AGE_MAX_MS
 from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.http_get import http_get
 from bmq.hdfs.config import Address, HdfsConfig
@@ -31,7 +33,8 @@ def hdfs(own_hdfs: HdfsCluster) -> HdfsCluster:
 
 
 async def syncs_of(cluster: HdfsCluster, without: Address | None) -> dict[Address, int]:
-    """How often each DataNode has put a replica on its disk, by transfer address."""
+    """How often each DataNode has put a replica on its disk, by transfer address. What it told before may be told again for a moment."""
+    await asyncio.sleep(2 * METRICS_AGE_MAX_MS / 1000)
     found = {}
     for node in cluster.plan.datanodes:
         if node.transfer != without:

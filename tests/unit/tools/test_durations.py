@@ -17,6 +17,7 @@ from tests.support import long_files_first
 from tests.support.measured_tests import VARIABLE
 from tools.durations import (
     Cost,
+    dearest_files,
     described,
     impatient,
     median_costs,
@@ -103,7 +104,19 @@ def test_waits_that_came_close_to_their_end_are_warned_of() -> None:
     assert described(costs)[0] == (
         "tests: 3 s of a processor, 2 starts of Java; no wait used more than 60% of its patience"
     )
-    assert described({})[0].startswith("tests: 0 s")
+    (nothing,) = described({})
+    assert nothing.startswith("tests: 0 s")
+
+
+def test_the_dearest_files_are_named() -> None:
+    costs = {
+        "a.py::x": COST,
+        "a.py::y": replace(COST, cpu_s=1.5),
+        "b.py::x": replace(COST, cpu_s=9.0),
+        "c.py::x": COST,
+    }
+    assert dearest_files(costs) == ["9 of 2 s b.py", "2 of 4 s a.py", "1 of 2 s c.py"]
+    assert described(costs)[1] == "dearest: 9 of 2 s b.py, 2 of 4 s a.py, 1 of 2 s c.py"
 
 
 def test_the_record_gives_the_seconds_of_each_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

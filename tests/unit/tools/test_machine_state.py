@@ -63,17 +63,21 @@ def test_pressure_is_what_the_system_counted(tmp_path: Path) -> None:
         text = f"some avg10=1.00 avg60=2.00 avg300=3.00 total={total_us}\nfull avg10=0.00 avg60=0.00 total=7\n"
         (tmp_path / "pressure" / name).write_text(text)
     ticks = os.sysconf("SC_CLK_TCK")
-    (tmp_path / "stat").write_text(f"cpu  1 2 3 4 5 6 7 {2 * ticks} 0 0\ncpu0 1 2 3 4 5 6 7 8 9 0\n")
-    assert pressure(tmp_path) == Pressure(cpu_s=3.0, io_s=0.5, memory_s=0.0, stolen_s=2.0)
+    used = f"{ticks} {2 * ticks} {3 * ticks} 7 7 {4 * ticks} {5 * ticks}"
+    (tmp_path / "stat").write_text(f"cpu  {used} {2 * ticks} 9 9\ncpu0 1 2 3 4 5 6 7 8 9 0\n")
+    assert pressure(tmp_path) == Pressure(cpu_s=3.0, io_s=0.5, memory_s=0.0, stolen_s=2.0, used_s=15.0)
 
 
-def test_a_system_that_tells_nothing_has_no_pressure(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stat", [None, "", "cpu 1 2 3\n", "processor 1 2 3 4 5 6 7 8\n"])
+def test_a_system_that_tells_nothing_has_no_pressure(tmp_path: Path, stat: str | None) -> None:
+    if stat is not None:
+        (tmp_path / "stat").write_text(stat)
     assert pressure(tmp_path) == Pressure()
 
 
 def test_shares_of_a_stage() -> None:
-    waited = Pressure(14.0, 3.0, 2.0, 5.0).since(Pressure(10.0, 2.0, 2.0, 1.0))
-    assert waited.over(10.0, processors=2) == "cpu 40 %, io 10 %, memory 0 %, stolen 20 %"
+    waited = Pressure(14.0, 3.0, 2.0, 5.0, 20.0).since(Pressure(10.0, 2.0, 2.0, 1.0, 4.0))
+    assert waited.over(10.0, processors=2) == "cpu 40 %, io 10 %, memory 0 %, stolen 20 %; processors used 80 %"
 
 
 def test_a_process_whose_run_is_over_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
