@@ -392,7 +392,7 @@ class Operations:
                 self._book.step(task, f"node {node_id} starts ({handle.detail})")
             await self._registered(task, controller, node_ids)
         except (OperationFailed, DriverFailed):
-            for node_id in started:
+            for node_id in reversed(started):  # a StatefulSet gives up its last pod first
                 if node_id not in owner_nodes(controller.image.nodes):
                     with suppress(DriverFailed):
                         await self._driver.stop_node(node_id)

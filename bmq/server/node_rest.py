@@ -42,9 +42,8 @@ class NodeRest:
             rack=settings.rack,
         )
         driver = driver_of(settings.scale, command.of)
-        self.operations = Operations(
-            lambda: server.controller, driver, clock, rng, OperationsConfig(roles=settings.scale.roles)
-        )
+        config = OperationsConfig(roles=settings.scale.roles, register_wait_ms=settings.scale.register_wait_ms)
+        self.operations = Operations(lambda: server.controller, driver, clock, rng, config)
         access = rest_access(settings, lambda: server.image)
         sources = rest_sources(server, settings, access, store, clock, scheme, logs, lambda: server.is_serving)
         self.pages = rest_pages(replace(sources, loads=self._loads, operations=lambda: self.operations))

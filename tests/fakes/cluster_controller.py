@@ -219,6 +219,8 @@ class FakeDriver:
         await asyncio.sleep(0)
         if node_id in self.failing_stops:
             raise DriverFailed(f"node {node_id} cannot be stopped")
+        if self.stops_in_order and any(other > node_id for other in self.running):
+            raise DriverFailed(f"node {max(self.running)} has to stop before node {node_id}")
         self.running.pop(node_id, None)
         if node_id not in self.never_leave:
             self._controller.remove_node(node_id)

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 from collections.abc import Collection, Sequence
-from typing import Any, Final
+from typing import Final
 
-from bmq.admin.drivers.commands import CommandRunner, output_of
 from bmq.admin.drivers.driver import DriverFailed, DriverRefused, NodeHandle, NodeSpec
-from bmq.dataclass import dataclass
+from bmq.admin.drivers.stateful_set import StatefulSet, StatefulSets
 
-READ_WAIT_S: Final = 10.0
-ORDER_WAIT_S: Final = 30.0
-# A pod that is being stopped has `terminationGracePeriodSeconds`; 30 is Kubernetes' default.
-STOP_WAIT_S: Final = 240.0
-REPLICAS_MAX: Final = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class _Set:
-    replicas: int
-    first_ordinal: int
+STATEFUL_SET: Final = "bmq-node"
+# A pod that is being stopped has `terminationGracePeriodSeconds`; the rest is for Kubernetes to notice its end.
+STOP_WAIT_MIN_S: Final = 240.0
+AFTER_GRACE_S: Final = 40.0
+POLL_INTERVAL_S: Final = 1.0
+# While a pod stops, an API server that is away for a moment fails nothing.
+FAILED_READS_MAX: Final = 5
 
 
 class StatefulSetPods:
@@ -30,83 +25,85 @@ class StatefulSetPods:
 
     def __init__(
         self,
-        run: CommandRunner,
+        sets: StatefulSets,
+        node_ids: range,
         *,
-        first_node_id: int,
-        stateful_set: str = "bmq-node",
-        namespace: str = "",
-        context: str = "",
+        stateful_set: str = STATEFUL_SET,
+        poll_interval_s: float = POLL_INTERVAL_S,
     ) -> None:
-        self._run = run
-        self._first_node_id = first_node_id
+        self._sets = sets
+        self._node_ids = node_ids
         self._name = stateful_set
-        self._kubectl = [
-            "kubectl",
-            *(["--context", context] if context else []),
-            *(["--namespace", namespace] if namespace else []),
-        ]
+        self._poll_interval_s = poll_interval_s
 
     async def next_node_ids(self, count: int, taken: Collection[int]) -> Sequence[int]:
         """Ordinals cannot be skipped, so an id that another node has makes this fail."""
-        pods = await self._read_stateful_set()
-        first = self._first_node_id + pods.replicas
-        node_ids = tuple(range(first, first + count))
+        pods = await self._sets.read(self._name)
+        first = self._node_ids.start + pods.replicas
+        node_ids = range(first, first + count)
+        if node_ids.stop > self._node_ids.stop:
+            raise DriverRefused(
+                f"{self._name} may have {len(self._node_ids)} pods and {pods.replicas + count} are needed; "
+                f"widen scale.first_node_id and scale.last_node_id"
+            )
         in_the_way = sorted(set(node_ids) & set(taken))
         if in_the_way:
             raise DriverRefused(f"the next pod of {self._name} would be node {in_the_way[0]}, which lives already")
-        return node_ids
+        return tuple(node_ids)
 
     async def start_node(self, spec: NodeSpec) -> NodeHandle:
-        pods = await self._read_stateful_set()
-        ordinal = spec.node_id - self._first_node_id
+        pods = await self._sets.read(self._name)
+        ordinal = spec.node_id - self._node_ids.start
         if ordinal > pods.replicas or ordinal < 0:
-            wanted = self._first_node_id + pods.replicas
+            wanted = self._node_ids.start + pods.replicas
             raise DriverFailed(
                 f"the next pod of {self._name} is node {wanted}, so node {spec.node_id} cannot be started"
             )
         if ordinal == pods.replicas:
-            await self._scale(pods.replicas, pods.replicas + 1)
+            await self._sets.scale(self._name, pods, pods.replicas + 1)
         return NodeHandle(spec.node_id, True, self._pod(pods, ordinal))
 
     async def stop_node(self, node_id: int) -> None:
-        pods = await self._read_stateful_set()
-        ordinal = node_id - self._first_node_id
-        if ordinal >= pods.replicas:
-            return
-        if ordinal != pods.replicas - 1:
-            last = self._first_node_id + pods.replicas - 1
-            raise DriverFailed(
-                f"{self._name} gives up its last pod first: node {last} has to stop before node {node_id}"
-            )
-        await self._scale(pods.replicas, ordinal)
-        pod = f"pod/{self._pod(pods, ordinal)}"
-        wait = ["wait", "--for=delete", f"--timeout={STOP_WAIT_S:.0f}s", pod]
-        await output_of(self._run, [*self._kubectl, *wait], STOP_WAIT_S + READ_WAIT_S)
+        pods = await self._sets.read(self._name)
+        ordinal = node_id - self._node_ids.start
+        if ordinal < pods.replicas:
+            if ordinal != pods.replicas - 1:
+                last = self._node_ids.start + pods.replicas - 1
+                raise DriverFailed(
+                    f"{self._name} gives up its last pod first: node {last} has to stop before node {node_id}"
+                )
+            await self._sets.scale(self._name, pods, ordinal)
+        await self._wait_until_gone(pods, ordinal)
 
     async def list_nodes(self) -> Sequence[NodeHandle]:
-        pods = await self._read_stateful_set()
+        """Pods that are being stopped are listed: their nodes are registered still."""
+        pods = await self._sets.read(self._name)
         return [
-            NodeHandle(self._first_node_id + ordinal, True, self._pod(pods, ordinal))
-            for ordinal in range(pods.replicas)
+            NodeHandle(self._node_ids.start + ordinal, True, self._pod(pods, ordinal))
+            for ordinal in range(max(pods.replicas, pods.existing))
         ]  # fmt: skip
 
-    def _pod(self, pods: _Set, ordinal: int) -> str:
+    def _pod(self, pods: StatefulSet, ordinal: int) -> str:
         return f"{self._name}-{pods.first_ordinal + ordinal}"
 
-    async def _read_stateful_set(self) -> _Set:
-        text = await output_of(self._run, [*self._kubectl, "get", "statefulset", self._name, "-o", "json"], READ_WAIT_S)
-        try:
-            found: Any = json.loads(text)
-            spec = found["spec"]
-            ordinals = spec.get("ordinals") or {}
-            pods = _Set(int(spec["replicas"]), int(ordinals.get("start", 0)))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DriverFailed(f"kubectl's answer about StatefulSet {self._name} cannot be understood") from error
-        if not 0 <= pods.replicas <= REPLICAS_MAX:
-            raise DriverFailed(f"StatefulSet {self._name} says it has {pods.replicas} replicas")
-        return pods
-
-    async def _scale(self, before: int, after: int) -> None:
-        """Kubernetes refuses this if somebody else has scaled the StatefulSet since we read it."""
-        order = ["scale", f"statefulset/{self._name}", f"--current-replicas={before}", f"--replicas={after}"]
-        await output_of(self._run, [*self._kubectl, *order], ORDER_WAIT_S)
+    async def _wait_until_gone(self, pods: StatefulSet, ordinal: int) -> None:
+        wait_s = max(STOP_WAIT_MIN_S, pods.grace_s + AFTER_GRACE_S)
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + wait_s
+        failed_reads = 0
+        while True:
+            try:
+                now = await self._sets.read(self._name)
+            except DriverFailed:
+                failed_reads += 1
+                if failed_reads > FAILED_READS_MAX:
+                    raise
+            else:
+                failed_reads = 0
+                if now.replicas > ordinal:
+                    raise DriverFailed(f"somebody else has scaled {self._name} to {now.replicas} pods meanwhile")
+                if now.is_seen and now.existing <= ordinal:
+                    return
+            if loop.time() > deadline_s:
+                raise DriverFailed(f"pod {self._pod(pods, ordinal)} is still there after {wait_s:.0f} s")
+            await asyncio.sleep(self._poll_interval_s)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from bmq.admin.drivers.api_server import SERVICE_ACCOUNT, ApiServer, pod_access
 from bmq.admin.drivers.commands import run_command
 from bmq.admin.drivers.driver import Driver, NodeSpec
-from bmq.admin.drivers.kubernetes import StatefulSetPods
+from bmq.admin.drivers.kubectl import Kubectl
+from bmq.admin.drivers.kubernetes import STATEFUL_SET, StatefulSetPods
 from bmq.admin.drivers.local import LocalProcesses
+from bmq.admin.drivers.stateful_set import StatefulSets
 from bmq.admin.drivers.systemd import SystemdUnits
 from bmq.dataclass import dataclass
 
@@ -21,12 +25,12 @@ _OPTIONS: Final = {
     "none": frozenset[str](),
     "local": frozenset[str](),
     "systemd": frozenset({"unit", "host"}),
-    "kubernetes": frozenset({"stateful_set", "namespace", "context"}),
+    "kubernetes": frozenset({"stateful_set", "namespace", "context", "service_account"}),
 }
 
 
 class ScaleSettings(BaseModel):
-    """The table `[scale]`. `options`: systemd knows `unit`, `host`; kubernetes `stateful_set`, `namespace`, `context`."""
+    """The table `[scale]`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -40,8 +44,10 @@ class ScaleSettings(BaseModel):
     """Highest one."""
     roles: str = "proxy,broker,coordinator"
     """`local`: roles of a node the driver starts."""
+    register_wait_ms: int = Field(default=60_000, ge=1_000, le=3_600_000)
+    """Nodes that were started and have not registered after so long are stopped again."""
     options: dict[str, str] = Field(default_factory=dict)
-    """`systemd`: `unit`, `host`; `kubernetes`: `stateful_set`, `namespace`, `context`."""
+    """`systemd`: `unit`, `host`; `kubernetes`: `stateful_set`, `namespace`, `context`, `service_account`."""
 
     @model_validator(mode="after")
     def _is_usable(self) -> Self:
@@ -90,7 +96,11 @@ class NodeCommand:
         ]
 
 
-def driver_of(settings: ScaleSettings, command_of: Callable[[NodeSpec], Sequence[str]]) -> Driver | None:
+def driver_of(
+    settings: ScaleSettings,
+    command_of: Callable[[NodeSpec], Sequence[str]],
+    environment: Mapping[str, str] = os.environ,
+) -> Driver | None:
     """None when no driver is set: then scaling is impossible. `command_of`: NodeCommand(...).of."""
     match settings.driver:
         case "none":
@@ -100,4 +110,17 @@ def driver_of(settings: ScaleSettings, command_of: Callable[[NodeSpec], Sequence
         case "systemd":
             return SystemdUnits(run_command, settings.node_ids, **settings.options)
         case "kubernetes":
-            return StatefulSetPods(run_command, first_node_id=settings.first_node_id, **settings.options)
+            return _stateful_set_pods(settings, environment)
+
+
+def _stateful_set_pods(settings: ScaleSettings, environment: Mapping[str, str]) -> StatefulSetPods:
+    """In a pod with a service account's token by the API server itself; elsewhere, or where a context is named, by kubectl."""
+    given = settings.options
+    namespace, context = given.get("namespace", ""), given.get("context", "")
+    access = None if context else pod_access(environment, Path(given.get("service_account", SERVICE_ACCOUNT)))
+    sets: StatefulSets
+    if access is None:
+        sets = Kubectl(run_command, namespace=namespace, context=context)
+    else:
+        sets = ApiServer(access, namespace=namespace)
+    return StatefulSetPods(sets, settings.node_ids, stateful_set=given.get("stateful_set", STATEFUL_SET))

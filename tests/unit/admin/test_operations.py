@@ -219,6 +219,14 @@ async def test_a_node_that_never_registers_is_given_up() -> None:
     assert cluster.driver.running == {}
 
 
+async def test_nodes_that_never_register_are_given_up_from_the_last_on() -> None:
+    cluster = Cluster(is_in_order=True)
+    cluster.driver.never_register = {100, 101}
+    task = await cluster.done(Scale(5))
+    assert task.error == "nodes 100, 101 did not register within 200 ms"
+    assert cluster.driver.running == {}
+
+
 async def test_scale_in_drains_first_and_spares_the_controllers_node() -> None:
     cluster = Cluster(managed=(100, 101, 102))
     assert (await cluster.done(Scale(6))).state is TaskState.SUCCEEDED

@@ -123,6 +123,7 @@ def test_examples_follow_the_schema(path: Path) -> None:
         {"kerberos": {"principal": "bmq"}},
         {"settingsSecret": "Not_A_Name"},
         {"podDisruptionBudget": {"maxUnavailable": 0}},
+        {"scaling": {"enabled": True, "maxReplicas": 0}},
         {"terminationGracePeriodSeconds": 5},
     ],
     ids=str,
@@ -167,6 +168,19 @@ def test_clients_from_outside_are_told_the_address_of_their_pod(
     settings = settings_of_pod(monkeypatch, tmp_path, outside)
     listeners = listeners_of(settings.kafka, split_address(settings.listen), None)
     assert [(one.name, one.address[1], one.advertised) for one in listeners][1:] == [("OUTSIDE", 9094, told)]
+
+
+def test_what_the_chart_says_of_scaling_is_known_to_the_settings(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    template = (CHART / "templates" / "statefulset.yaml").read_text()
+    names = re.findall(r"\{name: (BMQ_SCALE__\w+), value:", template)
+    assert len(names) == 5
+    values = {"DRIVER": "kubernetes", "OPTIONS": '{"stateful_set": "bmq"}'}
+    given = {name: values.get(name.removeprefix("BMQ_SCALE__"), "5000") for name in names}
+    scale = settings_of_pod(monkeypatch, tmp_path, given).scale
+    assert (scale.driver, scale.first_node_id, scale.last_node_id) == ("kubernetes", 5000, 5000)
+    assert (scale.register_wait_ms, scale.options) == (5000, {"stateful_set": "bmq"})
 
 
 def test_tls_logins_and_certificates_of_nodes_reach_the_settings(

@@ -18,6 +18,20 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end }}
 
+{{/* Pods at the install; with scaling as many as there are, so that an upgrade changes nothing that REST has ordered. */}}
+{{- define "bmq.replicas" -}}
+{{- $there := dict }}
+{{- if .Values.scaling.enabled }}
+{{- $there = lookup "apps/v1" "StatefulSet" .Release.Namespace (include "bmq.name" .) }}
+{{- end }}
+{{- if $there }}{{ int $there.spec.replicas }}{{ else }}{{ int .Values.replicas }}{{ end }}
+{{- end }}
+
+{{/* Pods that there may be: each has a name for clients outside. */}}
+{{- define "bmq.replicasMax" -}}
+{{- if .Values.scaling.enabled }}{{ int .Values.scaling.maxReplicas }}{{ else }}{{ int .Values.replicas }}{{ end }}
+{{- end }}
+
 {{- define "bmq.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 10001

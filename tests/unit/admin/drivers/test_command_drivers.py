@@ -11,8 +11,9 @@ import pytest
 from pydantic import ValidationError
 
 from bmq.admin.drivers.commands import CommandResult
-from bmq.admin.drivers.driver import DriverFailed, NodeHandle, NodeSpec
-from bmq.admin.drivers.kubernetes import StatefulSetPods
+from bmq.admin.drivers.driver import DriverFailed, DriverRefused, NodeHandle, NodeSpec
+from bmq.admin.drivers.kubectl import Kubectl
+from bmq.admin.drivers.kubernetes import FAILED_READS_MAX, StatefulSetPods
 from bmq.admin.drivers.local import LocalProcesses
 from bmq.admin.drivers.settings import NodeCommand, ScaleSettings, driver_of
 from bmq.admin.drivers.systemd import SystemdUnits
@@ -76,41 +77,53 @@ async def test_systemd_starts_and_stops() -> None:
         await units.start_node(NodeSpec(104, "broker"))
 
 
-class Kubectl:
-    """A StatefulSet of `replicas` pods."""
+class KubectlProgram:
+    """A StatefulSet of `replicas` pods. A pod that is to go is there for `slow_reads` further looks."""
 
     def __init__(self, replicas: int, first_ordinal: int = 0) -> None:
         self.replicas = replicas
+        self.existing = replicas
         self.first_ordinal = first_ordinal
+        self.slow_reads = 0
+        self.failing_reads = 0
         self.answer: str | None = None
         self.commands: list[str] = []
 
     async def __call__(self, command: Sequence[str], timeout_s: float) -> CommandResult:
+        assert timeout_s > 0
         self.commands.append(" ".join(command))
         assert command[:3] == ["kubectl", "--namespace", "mq"]
         match command[3:]:
             case ["get", "statefulset", "bmq", "-o", "json"]:
-                spec: dict[str, Any] = {"replicas": self.replicas}
-                if self.first_ordinal:
-                    spec["ordinals"] = {"start": self.first_ordinal}
-                return CommandResult(0, self.answer or json.dumps({"spec": spec}), "")
+                return self._read()
             case ["scale", "statefulset/bmq", before, after]:
                 if before != f"--current-replicas={self.replicas}":
                     return CommandResult(1, "", "error: Expected replicas to be 4, was 3\n")
                 self.replicas = int(after.removeprefix("--replicas="))
                 return CommandResult(0, "statefulset.apps/bmq scaled\n", "")
-            case ["wait", "--for=delete", _, pod]:
-                assert pod == f"pod/bmq-{self.first_ordinal + self.replicas}"
-                return CommandResult(0, "", "")
         raise AssertionError(command)
 
+    def _read(self) -> CommandResult:
+        is_first = not any(" scale " in command for command in self.commands)
+        if not is_first and self.failing_reads > 0:
+            self.failing_reads -= 1
+            return CommandResult(1, "", "The connection to the server was refused\n")
+        if self.slow_reads > 0:
+            self.slow_reads -= not is_first
+        else:
+            self.existing = self.replicas
+        spec: dict[str, Any] = {"replicas": self.replicas}
+        if self.first_ordinal:
+            spec["ordinals"] = {"start": self.first_ordinal}
+        return CommandResult(0, self.answer or json.dumps({"spec": spec, "status": {"replicas": self.existing}}), "")
 
-def pods_of(run: Kubectl) -> StatefulSetPods:
-    return StatefulSetPods(run, first_node_id=100, stateful_set="bmq", namespace="mq")
+
+def pods_of(run: KubectlProgram) -> StatefulSetPods:
+    return StatefulSetPods(Kubectl(run, namespace="mq"), range(100, 110), stateful_set="bmq", poll_interval_s=0)
 
 
 async def test_kubernetes_scales_by_one_pod_and_from_the_end() -> None:
-    run = Kubectl(3)
+    run = KubectlProgram(3)
     pods = pods_of(run)
     assert pods.stops_in_order
     assert [node.detail for node in await pods.list_nodes()] == ["bmq-0", "bmq-1", "bmq-2"]
@@ -125,32 +138,82 @@ async def test_kubernetes_scales_by_one_pod_and_from_the_end() -> None:
         await pods.stop_node(101)
     await pods.stop_node(103)
     assert run.replicas == 3
-    assert run.commands[-1].startswith("kubectl --namespace mq wait --for=delete --timeout=")
     await pods.stop_node(103)
     assert run.replicas == 3, "it is gone already"
     with pytest.raises(DriverFailed, match="the next pod of bmq would be node 104, which lives already"):
         await pods.next_node_ids(2, {104})
+    with pytest.raises(DriverRefused, match=r"bmq may have 10 pods and 11 are needed; widen scale\.first_node_id"):
+        await pods.next_node_ids(8, ())
+
+
+async def test_a_pod_that_is_stopping_is_waited_for_and_listed() -> None:
+    run = KubectlProgram(3)
+    run.slow_reads = 5
+    pods = pods_of(run)
+    await pods.stop_node(102)
+    assert (run.replicas, run.existing, run.slow_reads) == (2, 2, 0)
+    run.slow_reads, run.existing = 1, 3
+    assert [node.node_id for node in await pods.list_nodes()] == [100, 101, 102], "its node is registered still"
+    await pods.stop_node(102)
+    assert run.existing == 2
+
+
+async def test_an_api_server_that_is_away_for_a_moment_fails_no_stop() -> None:
+    run = KubectlProgram(3)
+    run.failing_reads = FAILED_READS_MAX
+    await pods_of(run).stop_node(102)
+    run.failing_reads = FAILED_READS_MAX + 1
+    with pytest.raises(DriverFailed, match=r"The connection to the server was refused$"):
+        await pods_of(run).stop_node(101)
+
+
+async def test_somebody_else_scales_while_a_pod_stops() -> None:
+    run = KubectlProgram(3)
+    run.slow_reads = 1
+    asked = run.__call__
+
+    async def scaled_back(command: Sequence[str], timeout_s: float) -> CommandResult:
+        if run.slow_reads == 0:
+            run.replicas = 7
+        return await asked(command, timeout_s)
+
+    pods = StatefulSetPods(Kubectl(scaled_back, namespace="mq"), range(100, 110), stateful_set="bmq", poll_interval_s=0)
+    with pytest.raises(DriverFailed, match=r"^somebody else has scaled bmq to 7 pods meanwhile$"):
+        await pods.stop_node(102)
 
 
 async def test_kubernetes_pods_may_be_counted_from_another_number() -> None:
-    run = Kubectl(2, first_ordinal=5)
+    run = KubectlProgram(2, first_ordinal=5)
     pods = pods_of(run)
     assert [(node.node_id, node.detail) for node in await pods.list_nodes()] == [(100, "bmq-5"), (101, "bmq-6")]
     await pods.stop_node(101)
 
 
 @pytest.mark.parametrize(
-    "answer", ["nonsense", "[]", "{}", '{"spec": {}}', '{"spec": {"replicas": "x"}}', '{"spec": 1}']
+    "answer",
+    [
+        "nonsense",
+        "[]",
+        "{}",
+        '{"spec": {}}',
+        '{"spec": {"replicas": "x"}}',
+        '{"spec": 1}',
+        '{"spec": {"replicas": 1, "template": 1}}',
+        '{"spec": {"replicas": 1}, "status": [1]}',
+        '{"spec": {"replicas": 1}, "metadata": {"generation": []}}',
+        "[" * 100_000,
+    ],
+    ids=lambda answer: answer[:40],
 )
 async def test_an_answer_that_is_not_kubernetes(answer: str) -> None:
-    run = Kubectl(2)
+    run = KubectlProgram(2)
     run.answer = answer
-    with pytest.raises(DriverFailed, match="kubectl's answer about StatefulSet bmq cannot be understood"):
+    with pytest.raises(DriverFailed, match="Kubernetes' answer about StatefulSet bmq cannot be understood"):
         await pods_of(run).list_nodes()
 
 
 async def test_a_number_of_pods_that_cannot_be() -> None:
-    run = Kubectl(-1)
+    run = KubectlProgram(-1)
     with pytest.raises(DriverFailed, match="StatefulSet bmq says it has -1 replicas"):
         await pods_of(run).list_nodes()
 
@@ -164,7 +227,7 @@ def test_settings_choose_the_driver(tmp_path: Path) -> None:
     systemd = ScaleSettings(driver="systemd", options={"unit": "mq", "host": "far"})
     assert isinstance(driver_of(systemd, command_of), SystemdUnits)
     kubernetes = ScaleSettings(driver="kubernetes", options={"stateful_set": "mq", "namespace": "n", "context": "c"})
-    assert isinstance(driver_of(kubernetes, command_of), StatefulSetPods)
+    assert isinstance(driver_of(kubernetes, command_of, {}), StatefulSetPods)
 
 
 @pytest.mark.parametrize(
