@@ -60,12 +60,11 @@ def keeping_lines(keep: Callable[[str], None]) -> structlog.typing.Processor:
 
 
 def keeping_events(keep: Callable[[str], None]) -> structlog.typing.Processor:
-    """A processor before a renderer of text: renders a copy as JSON."""
+    """A processor before a renderer of text, behind that of tracebacks: renders a copy as JSON."""
     as_json = structlog.processors.JSONRenderer()
 
     def keep_event(logger: Any, method: str, event: Any) -> Any:
-        copied = structlog.processors.format_exc_info(logger, method, dict(event))
-        keep(str(as_json(logger, method, copied)))
+        keep(str(as_json(logger, method, dict(event))))
         return event
 
     return keep_event
@@ -88,9 +87,9 @@ def show_logs(
         return event
 
     as_text = form == "text" or (form == "auto" and sys.stderr.isatty())
-    renderer: structlog.typing.Processor = (
-        structlog.dev.ConsoleRenderer() if as_text else structlog.processors.JSONRenderer()
-    )
+    # The default shows the local variables of each frame: passwords, records.
+    as_lines = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    renderer: structlog.typing.Processor = as_lines if as_text else structlog.processors.JSONRenderer()
     threshold = logging.getLevelNamesMapping()[level.upper()]
     structlog.configure(
         processors=[
@@ -100,8 +99,9 @@ def show_logs(
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.StackInfoRenderer(),
+            structlog.processors.format_exc_info,
             *((keeping_events(keep),) if keep is not None and as_text else ()),
-            without_controls if as_text else structlog.processors.format_exc_info,
+            *((without_controls,) if as_text else ()),
             renderer,
             *((keeping_lines(keep),) if keep is not None and not as_text else ()),
         ],

@@ -106,3 +106,18 @@ def test_what_is_logged_is_kept_in_both_forms(
     assert failed["level"] == "error" and "ValueError: why" in failed["exception"]
     written = capsys.readouterr().err
     assert "begun" in written and "ValueError" in written, "what is kept is written as well"
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_a_traceback_shows_no_local_variables_and_steers_no_terminal(
+    logged: Callable[[str], RecentLogs], form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    password = "-".join(("of", "a", "variable"))
+    logged(form)
+    try:
+        raise ValueError("client \x1b[2Jname")
+    except ValueError:
+        structlog.get_logger("bmq.part").exception("it_failed")
+    written = capsys.readouterr().err
+    assert "ValueError: client " in written
+    assert password not in written and "\x1b[2J" not in written
