@@ -70,7 +70,7 @@ class ApiServer:
             found = await self.read(name)
             if found.replicas != before.replicas:
                 raise DriverFailed(
-                    f"somebody else has scaled StatefulSet {name} meanwhile: from {before.replicas} pods to {found.replicas}"
+                    f"another client has scaled StatefulSet {name} meanwhile: from {before.replicas} pods to {found.replicas}"
                 )
             version = found.version
         raise DriverFailed(f"StatefulSet {name} changed {SCALE_TRIES_MAX} times while it was to be scaled; try again")

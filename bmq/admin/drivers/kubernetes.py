@@ -101,7 +101,7 @@ class StatefulSetPods:
             else:
                 failed_reads = 0
                 if now.replicas > ordinal:
-                    raise DriverFailed(f"somebody else has scaled {self._name} to {now.replicas} pods meanwhile")
+                    raise DriverFailed(f"another client has scaled {self._name} to {now.replicas} pods meanwhile")
                 if now.is_seen and now.existing <= ordinal:
                     return
             if loop.time() > deadline_s:

@@ -45,7 +45,7 @@ class ScaleSettings(BaseModel):
     roles: str = "proxy,broker,coordinator"
     """`local`: roles of a node the driver starts."""
     register_wait_ms: int = Field(default=60_000, ge=1_000, le=3_600_000)
-    """Nodes that were started and have not registered after so long are stopped again."""
+    """How long a node that was started may take to register. After it, the node is stopped."""
     options: dict[str, str] = Field(default_factory=dict)
     """`systemd`: `unit`, `host`; `kubernetes`: `stateful_set`, `namespace`, `context`, `service_account`."""
 

@@ -34,7 +34,7 @@ class StatefulSets(Protocol):
         """Raises DriverFailed."""
 
     async def scale(self, name: str, before: StatefulSet, replicas: int) -> None:
-        """Raises DriverFailed, also when somebody else has scaled it since `before` was read."""
+        """Raises DriverFailed, also when another client has scaled it since `before` was read."""
 
 
 def read_stateful_set(name: str, text: str | bytes) -> StatefulSet:

@@ -18,6 +18,7 @@ TESTS: Final = (
     "tests/integration/hdfs/test_drills.py",
     "tests/integration/hdfs/test_full_hdfs_drill.py",
     "tests/integration/hdfs/test_lost_disks_drill.py",
+    "tests/integration/hdfs/test_older_checkpoint_drill.py",
     "tests/e2e/cluster/test_drills.py",
     "tests/e2e/cluster/test_upgrade_drill.py",
 )

@@ -138,7 +138,7 @@ async def test_another_number_of_pods_is_a_conflict(fake: FakeApiServer, api: Ap
     before = await api.read("bmq")
     fake.version += 1
     fake.replicas = 6
-    sentence = "somebody else has scaled StatefulSet bmq meanwhile: from 3 pods to 6"
+    sentence = "another client has scaled StatefulSet bmq meanwhile: from 3 pods to 6"
     with pytest.raises(DriverFailed, match=f"^{sentence}$"):
         await api.scale("bmq", before, 4)
     assert fake.replicas == 6

@@ -178,7 +178,7 @@ async def test_somebody_else_scales_while_a_pod_stops() -> None:
         return await asked(command, timeout_s)
 
     pods = StatefulSetPods(Kubectl(scaled_back, namespace="mq"), range(100, 110), stateful_set="bmq", poll_interval_s=0)
-    with pytest.raises(DriverFailed, match=r"^somebody else has scaled bmq to 7 pods meanwhile$"):
+    with pytest.raises(DriverFailed, match=r"^another client has scaled bmq to 7 pods meanwhile$"):
         await pods.stop_node(102)
 
 
