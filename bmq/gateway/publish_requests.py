@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from bmq.gateway.failure import GatewayFailed, invalid
 from bmq.gateway.status import STATUS_NUMBERS
@@ -16,23 +15,19 @@ NOT_WRITTEN: Final = -1
 MESSAGE_CHARACTERS_MAX: Final = 500
 
 
-_NOTHING: Final[Mapping[str, Any]] = {}
-
-
-class NewRecord(NamedTuple):
-    """`more`: the headers, partition and timestamp that it names, as arguments of the producer's `produce`."""
-
-    value: bytes | None
-    key: bytes | None
-    more: Mapping[str, Any]
+NewRecord: TypeAlias = dict[str, Any]
+"""Arguments of the producer's `produce`: `value` and `key`, and of `headers`, `partition` and `timestamp` what it names."""
 
 
 class Publishable(NamedTuple):
-    """A request that was checked. `partition_max`: the highest partition that a record names."""
+    """A request that was checked. `partition_max`: the highest partition that a record names. `is_plain`: all records have a
+    value and a key alone.
+    """
 
     topic: str
     records: list[NewRecord]
     partition_max: int
+    is_plain: bool
 
 
 def publishable(request: gateway_pb2.PublishRequest, *, records_max: int, record_bytes_max: int) -> Publishable:
@@ -48,28 +43,33 @@ def publishable(request: gateway_pb2.PublishRequest, *, records_max: int, record
     is_small = request.ByteSize() <= record_bytes_max
     found: list[NewRecord] = []
     partition_max = 0
+    is_plain = True
     for index, record in enumerate(request.records):
         if not is_small and record.ByteSize() > record_bytes_max:
             raise invalid(f"record {index} has {record.ByteSize()} bytes, {record_bytes_max} are allowed")
         has = record.HasField
-        partition, timestamp_ms, headers = record.partition, record.timestamp_ms, record.headers
-        more: dict[str, Any] | None = None
-        if headers:
+        one: NewRecord = {
+            "value": record.value or (b"" if has("value") else None),
+            "key": record.key or (b"" if has("key") else None),
+        }
+        found.append(one)
+        if headers := record.headers:
             _require_headers(index, record)
-            more = {"headers": [(one.name, one.value if one.HasField("value") else None) for one in headers]}
-        if partition or has("partition"):
+            one["headers"] = [(header.name, header.value if header.HasField("value") else None) for header in headers]
+            is_plain = False
+        if has("partition"):
+            partition = record.partition
             if partition < 0:
                 raise invalid(f"record {index} names partition {partition}; leave partition out for the key's")
             partition_max = max(partition_max, partition)
-            more = {**(more or _NOTHING), "partition": partition}
-        if timestamp_ms or has("timestamp_ms"):
-            if timestamp_ms <= 0:
-                raise invalid(f"record {index} has time {timestamp_ms}; leave timestamp_ms out for now")
-            more = {**(more or _NOTHING), "timestamp": timestamp_ms}
-        value = record.value or (b"" if has("value") else None)
-        key = record.key or (b"" if has("key") else None)
-        found.append(NewRecord(value, key, more or _NOTHING))
-    return Publishable(request.topic, found, partition_max)
+            one["partition"] = partition
+            is_plain = False
+        if has("timestamp_ms"):
+            if record.timestamp_ms <= 0:
+                raise invalid(f"record {index} has time {record.timestamp_ms}; leave timestamp_ms out for now")
+            one["timestamp"] = record.timestamp_ms
+            is_plain = False
+    return Publishable(request.topic, found, partition_max, is_plain)
 
 
 def _require_headers(index: int, record: gateway_pb2.Record) -> None:

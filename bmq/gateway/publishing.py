@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -20,6 +21,8 @@ RECORDS_PER_TURN: Final = 2_000
 """So many records go to the producer before other calls have their turn."""
 FATAL: Final = -150
 """RD_KAFKA_RESP_ERR__FATAL."""
+QUEUE_FULL: Final = -184
+"""RD_KAFKA_RESP_ERR__QUEUE_FULL."""
 
 
 class Publishing:
@@ -65,7 +68,6 @@ class Publishing:
             await asyncio.sleep(0)
 
     def _produce(self, request: Publishable, outcome: Outcome, done: asyncio.Future[Outcome], part: range) -> None:
-        produce, topic = self._producer.produce, request.topic
         written = outcome.written
         if self._polling is None:
             self._polling = self._loop.call_later(_POLL_S, self._poll)
@@ -78,19 +80,52 @@ class Publishing:
             elif written(index, message.partition(), message.offset()):
                 _resolve(done, outcome)
 
-        for index, record in zip(part, request.records[part.start : part.stop], strict=True):
-            value, key, more = record
+        if request.is_plain:
+            self._produce_batch(request, outcome, done, part, report)
+            return
+        for index in part:
             try:
-                produce(topic, value, key, on_delivery=partial(report, index), **more)
+                self._producer.produce(request.topic, on_delivery=partial(report, index), **request.records[index])
             except BufferError:
-                self._fail(
-                    outcome, done, index, GatewayFailed("RESOURCE_EXHAUSTED", "the producer is full; send it again")
-                )
+                self._fail(outcome, done, index, _full())
             except KafkaException as error:
-                self._note_failure(error.args[0])
-                self._fail(outcome, done, index, failure_of(error.args[0], "the record is refused"))
+                self._refuse(outcome, done, index, error.args[0])
             except (TypeError, ValueError) as error:
                 self._fail(outcome, done, index, GatewayFailed("INVALID_ARGUMENT", f"the record is refused: {error}"))
+
+    def _produce_batch(
+        self,
+        request: Publishable,
+        outcome: Outcome,
+        done: asyncio.Future[Outcome],
+        part: range,
+        report: Callable[[int, Any, Any], None],
+    ) -> None:
+        """One call for all records: each `produce` looks the topic up under a lock that the library's threads want too. It
+        takes no headers.
+        """
+        messages = request.records if len(part) == len(request.records) else request.records[part.start : part.stop]
+        for index, message in zip(part, messages, strict=True):
+            message["callback"] = partial(report, index)
+        try:
+            if self._producer.produce_batch(request.topic, messages) == len(messages):
+                return
+        except KafkaException as error:
+            for index in part:
+                self._refuse(outcome, done, index, error.args[0])
+            return
+        for index, message in zip(part, messages, strict=True):
+            refused = message.get("_error")
+            if refused is None:
+                continue
+            if refused.code() == QUEUE_FULL:
+                self._fail(outcome, done, index, _full())
+            else:
+                self._refuse(outcome, done, index, refused)
+
+    def _refuse(self, outcome: Outcome, done: asyncio.Future[Outcome], index: int, error: Any) -> None:
+        self._note_failure(error)
+        self._fail(outcome, done, index, failure_of(error, "the record is refused"))
 
     def _note_failure(self, error: Any) -> None:
         """An idempotent producer does not recover from a fatal error, such as a missing right: then another one is made."""
@@ -125,6 +160,10 @@ class Publishing:
             await asyncio.sleep(_POLL_S)
         if self._polling is not None:
             self._polling.cancel()
+
+
+def _full() -> GatewayFailed:
+    return GatewayFailed("RESOURCE_EXHAUSTED", "the producer is full; send it again")
 
 
 def _resolve(done: asyncio.Future[Outcome], outcome: Outcome) -> None:

@@ -109,6 +109,23 @@ def test_records_are_published_with_their_fields_and_stock_clients_read_them(
         consumer.close()
 
 
+def test_missing_and_empty_values_and_keys_stay_what_they_are(
+    server: Server, clients: Clients, make_topic: TopicMaker
+) -> None:
+    topic = make_topic()
+    fields: list[dict[str, bytes]] = [{}, {"value": b""}, {"key": b""}, {"key": b"k"}, {"key": b"k", "value": b"v"}]
+    records = [clients.messages.Record(**one) for one in fields]
+    answer = clients.publisher.Publish(clients.messages.PublishRequest(topic=topic, records=records), timeout=WAIT_S)
+    assert (list(answer.offsets), list(answer.failures)) == ([0, 1, 2, 3, 4], [])
+    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": unique_name("g")})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    try:
+        found = eventually(lambda: consumer.consume(5, timeout=0.5), WAIT_S, "the records are read")
+        assert [(one.key(), one.value()) for one in found] == [(one.get("key"), one.get("value")) for one in fields]
+    finally:
+        consumer.close()
+
+
 def test_a_stream_answers_in_order_and_goes_on_behind_a_wrong_request(clients: Clients, make_topic: TopicMaker) -> None:
     topic, messages = make_topic(), clients.messages
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bmq.gateway.failure import GatewayFailed, invalid
-from bmq.gateway.publish_requests import NewRecord, Outcome, Publishable, all_failed, publishable
+from bmq.gateway.publish_requests import Outcome, Publishable, all_failed, publishable
 from bmq.gateway.v1 import gateway_pb2 as pb
 
 pytestmark = pytest.mark.unit
@@ -42,12 +42,26 @@ def test_what_is_taken() -> None:
     assert publishable(some, records_max=3, record_bytes_max=100) == Publishable(
         "t",
         [
-            NewRecord(None, b"", {"headers": [("a", None), ("b", b"")], "partition": 0, "timestamp": 1}),
-            NewRecord(None, None, {}),
-            NewRecord(b"v", b"k", {"partition": 7}),
+            {"value": None, "key": b"", "headers": [("a", None), ("b", b"")], "partition": 0, "timestamp": 1},
+            {"value": None, "key": None},
+            {"value": b"v", "key": b"k", "partition": 7},
         ],
         partition_max=7,
+        is_plain=False,
     )
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        pb.Record(value=b"v", partition=0),
+        pb.Record(value=b"v", timestamp_ms=1),
+        pb.Record(headers=[pb.Header(name="a")]),
+    ],
+)
+def test_a_request_is_plain_without_headers_partitions_and_times(record: pb.Record) -> None:
+    assert publishable(request(pb.Record(key=b"k"), pb.Record()), records_max=3, record_bytes_max=100).is_plain
+    assert not publishable(request(pb.Record(key=b"k"), record), records_max=3, record_bytes_max=100).is_plain
 
 
 def test_the_answer_has_a_place_for_each_record_and_joins_failures() -> None:
