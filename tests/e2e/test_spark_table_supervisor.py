@@ -10,12 +10,12 @@ from typing import Any
 
 import httpx
 import pytest
-from pyiceberg.table import StaticTable
 
 from testing.processes import ManagedProcess, eventually
 from testing.servers import BmqServer, bmq_command
 from testing.table_topics import SUBMIT_ARGUMENTS, order, orders_form, produce
 from tests.e2e.conftest import create_topic
+from tests.support.kept_tables import ids, jobs_of
 from tests.support.spark import SPARK_ENVIRONMENT
 
 pytestmark = [pytest.mark.campaign("spark-tables"), pytest.mark.timeout(1_500)]
@@ -23,11 +23,6 @@ pytestmark = [pytest.mark.campaign("spark-tables"), pytest.mark.timeout(1_500)]
 RECORDS, PARTITIONS = 200, 2
 START_WAIT_S, STATE_WAIT_S, STOP_WAIT_S = 300.0, 300.0, 90.0
 ENVIRONMENT = {**SPARK_ENVIRONMENT, "PYSPARK_SUBMIT_ARGS": SUBMIT_ARGUMENTS, "TZ": "UTC"}
-
-
-def ids(warehouse: Path, name: str) -> list[int]:
-    table = StaticTable.from_metadata(str(warehouse / "tables" / name))
-    return sorted(table.scan(selected_fields=("id",)).to_arrow()["id"].to_pylist())
 
 
 def group_of(pid: int) -> list[int]:
@@ -40,16 +35,6 @@ def group_of(pid: int) -> list[int]:
             continue
         if group == str(pid) and state != "Z":
             found.append(int(entry.name))
-    return found
-
-
-def jobs_of(supervisor: int) -> dict[str, int]:
-    """Process ids of its jobs by the names of their tables."""
-    found = {}
-    for pid in map(int, Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()):
-        words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-        if "--table" in words:
-            found[words[words.index("--table") + 1]] = pid
     return found
 
 
