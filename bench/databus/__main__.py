@@ -1,8 +1,8 @@
 """The Databus agent beside a producer in each process: `python -m bench.databus [--connections N] [--seconds S]`.
 
 One bmq server with the embedded store. Rows: requests that the server got for the same records per second, hand-over
-latencies with the server up and killed, and processor time. The producers are fewer, and their requests and processor time are
-multiplied: librdkafka's have three threads each. Prints JSON, and writes .cache/bench-rough/databus.json.
+latencies with the server up and killed, processor time, and how long a change of a channel takes to 20 agents. The producers
+are fewer, and their requests and processor time are multiplied: librdkafka's have three threads each. Prints JSON, and writes .cache/bench-rough/databus.json.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ import resource
 import shutil
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from bench.databus.channel_changes import measured_changes, put_channel, shown_version
 from bench.measure import cpu_seconds
 from bench.runner import show_rough
 from testing.processes import REPOSITORY, ManagedProcess, eventually
@@ -33,8 +34,9 @@ RECORD_BYTES: Final = 200
 RATE: Final = 10.0
 """Records per second of each application."""
 CHANNEL: Final = "bench"
+LINGER_MS: Final = 500
 WARM_S: Final = 3.0
-BOUNDS: Final = {"requests_ratio": 0.02, "cpu_ratio": 0.25, "p99_up_ms": 2.0, "p99_away_ms": 2.0}
+BOUNDS: Final = {"requests_ratio": 0.02, "cpu_ratio": 0.25, "p99_up_ms": 2.0, "p99_away_ms": 2.0, "change_s": 1.0}
 _REQUESTS: Final = re.compile(r"^bmq_requests_total\{[^}]*\} (\S+)$", re.MULTILINE)
 _READY: Final = r"^bmq databus ready agent=\S+ socket=(\S+) http=(\S+)$"
 
@@ -70,9 +72,11 @@ def main() -> None:
         server.start()
         admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
-        _put_channel(server)
-        agent, path = _start_agent(server)
-        found = _measure(server, agent, path, chosen)
+        changes = _changes(server)
+        version = put_channel(server, CHANNEL, TOPIC, LINGER_MS)
+        agent, path, http = _start_agent(server, "bench", DATA)
+        eventually(lambda: shown_version(http) >= version, 30, "the agent knows the channel")
+        found = {"changes": changes, **_measure(server, agent, path, chosen)}
     finally:
         for one in (agent, server.process):
             if one is not None and one.is_running:
@@ -97,6 +101,7 @@ def figures(found: Mapping[str, Any], connections: int, producers: int) -> dict[
         "cpu_ratio": per_s(agent, *cpu[:2]) / (scale * per_s(rival, "server_cpu_s", "load_cpu_s")),
         "p99_up_ms": agent["p99_ms"],
         "p99_away_ms": found["agent_away"]["p99_ms"],
+        "change_s": found["changes"]["longest_s"],
     }
 
 
@@ -127,29 +132,24 @@ def _load(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _put_channel(server: BmqServer) -> None:
-    body = json.dumps({"name": CHANNEL, "topic": TOPIC, "linger_ms": 500}).encode()
-    url = f"http://127.0.0.1:{server.rest_port}/v1/channels/{CHANNEL}"
-    urllib.request.urlopen(
-        urllib.request.Request(url, body, {"Content-Type": "application/json"}, method="PUT"), timeout=30
-    ).close()
-
-
-def _start_agent(server: BmqServer) -> tuple[ManagedProcess, str]:
-    path = DATA / "s"
-    arguments = [bmq_command(), "databus", "run", "--agent-id", "bench", "--bootstrap", server.bootstrap]
-    arguments += ["--rest", f"http://127.0.0.1:{server.rest_port}", "--spool", str(DATA / "spool")]
+def _start_agent(server: BmqServer, name: str, directory: Path) -> tuple[ManagedProcess, str, str]:
+    """The process, the path of its socket and the address of its HTTP door."""
+    path = directory / f"{name}.s"
+    arguments = [bmq_command(), "databus", "run", "--agent-id", name, "--bootstrap", server.bootstrap]
+    arguments += ["--rest", f"http://127.0.0.1:{server.rest_port}", "--spool", str(directory / f"{name}-spool")]
     arguments += ["--socket", str(path), "--http", "127.0.0.1:0"]
-    agent = ManagedProcess("databus", arguments, Path(DATA / "agent.log"))
+    agent = ManagedProcess(name, arguments, directory / f"{name}.log")
     agent.start()
-    http = agent.wait_for_line(_READY, 60)[2]
+    return agent, str(path), agent.wait_for_line(_READY, 60)[2]
 
-    def knows() -> bool:
-        with urllib.request.urlopen(f"http://{http}/v1/status", timeout=10) as response:
-            return CHANNEL in json.load(response)["channels"]
 
-    eventually(knows, 30, "the agent knows the channel")
-    return agent, str(path)
+def _changes(server: BmqServer) -> dict[str, Any]:
+    def start(name: str, stack: ExitStack) -> str:
+        agent, _, http = _start_agent(server, name, DATA)
+        stack.callback(agent.kill)
+        return http
+
+    return measured_changes(server, "changed", TOPIC, start)
 
 
 if __name__ == "__main__":
