@@ -63,7 +63,7 @@ def test_states_are_true_and_rows_land_once_while_jobs_are_killed(server: BmqSer
         command = [
             *(bmq_command(), "spark", "tables", "--rest", rest, "--bootstrap", server.bootstrap),
             *("--warehouse", str(tmp_path / "warehouse"), "--checkpoints", str(tmp_path / "checkpoints")),
-            *("--trigger-s", "5", "--look-s", "0.5"),
+            *("--trigger-s", str(max(1, TABLES)), "--look-s", "0.5"),
         ]
         supervisor = ManagedProcess("supervisor", command, tmp_path / "supervisor.log", ENVIRONMENT)
         supervisor.start()
@@ -111,9 +111,10 @@ def test_states_are_true_and_rows_land_once_while_jobs_are_killed(server: BmqSer
                 )
 
             eventually(all_rows, START_WAIT_S, "all rows are told", LOOK_S)
+            tale.look(time.monotonic(), jobs_of(supervisor.pid), statuses())
+            assert (tale.wrong, tale.restarts) == ([], KILLS)
             for name in names:
                 assert ids(tmp_path / "warehouse", name) == list(range(produced[name])), name
-            assert tale.restarts == KILLS
             assert supervisor.stop(STOP_WAIT_S) == 0, f"{supervisor}"
             assert {found["state"] for found in statuses().values()} == {"stopped"}
         finally:

@@ -1,4 +1,4 @@
-"""Tables whose records change rows, their job killed again and again: each key has the row of its last record, or none.
+"""Tables whose records change rows, their job and its server killed: each key has the row of its last record, or none.
 
 More of both by variables: BMQ_UPSERT_KEYS=1000000 BMQ_UPSERT_KILLS=30 python -m pytest tests/e2e/test_spark_upsert_tables.py
 """
@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from pyiceberg.table import StaticTable
 
 from testing.patience import Patience
 from testing.processes import REPOSITORY, ManagedProcess, dying_with_us
-from testing.servers import BmqServer, Server
+from testing.servers import BmqServer
 from testing.table_topics import JARS_OF_SPARK, SUBMIT_ARGUMENTS
 from tests.e2e.conftest import create_topic, unique_name
 from tests.support.spark import SPARK_ENVIRONMENT
@@ -83,13 +83,19 @@ class Tables:
         return [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"table"')]
 
     def kill_a_job(self, number: int, batches: int) -> None:
+        """In the middle of what follows so many batches; each third time with the server that it reads."""
         job = ManagedProcess(
             "upsert job", self.job("--trigger-s", "0.05"), self.directory / f"job-{number}.log", ENVIRONMENT
         )
         job.start()
         job.wait_for_line(rf"(?s)(\"batch\":\d+.*){{{batches}}}", WAIT_S)
+        with_node = number % 3 == 2
+        if with_node:
+            self.server.kill()
         os.killpg(job.pid, signal.SIGKILL)
         job.kill()
+        if with_node:
+            self.server.start()
 
     def rows(self) -> Rows:
         """Read without Spark and bmq."""
@@ -105,9 +111,11 @@ class Tables:
 
 
 @pytest.fixture
-def server(shared_server: Server) -> BmqServer:
-    assert isinstance(shared_server, BmqServer)
-    return shared_server
+def server(tmp_path: Path) -> Iterator[BmqServer]:
+    server = BmqServer(tmp_path / "server")
+    server.start()
+    yield server
+    server.close()
 
 
 Encode = Callable[[int, "str | None", bool], "tuple[bytes, bytes | None]"]
