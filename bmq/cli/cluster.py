@@ -26,8 +26,8 @@ from bmq.cli.cluster_output import (
     state_text,
     when_text,
 )
+from bmq.cli.paged_answers import all_pages
 from bmq.cli.rest_options import DEFAULT_URL, Rest, with_login
-from bmq.cli.rest_pages import all_pages
 from bmq.cli.terminal import add_row, is_terminal, print_json, print_table
 from bmq.election.zookeeper import ZooKeeperElection
 from bmq.election.zookeeper_security import ZooKeeperSecurity

@@ -9,7 +9,7 @@ from bmq.cli.cluster_client import ClusterClient
 from bmq.cli.cluster_output import quoted
 from bmq.cli.kafka.group_lag import TopicLag, summed_lags
 from bmq.cli.kafka.model import Group
-from bmq.cli.rest_pages import all_pages
+from bmq.cli.paged_answers import all_pages
 
 EXPLAINED_KINDS: Final = ("classic", "consumer", "share")
 """Kinds whose lag the REST API has: streams groups it lists alone."""

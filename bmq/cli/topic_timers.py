@@ -15,8 +15,8 @@ from bmq.cli.cluster_output import quoted
 from bmq.cli.kafka.completion import complete_topics
 from bmq.cli.kafka.options import AsJson
 from bmq.cli.kafka.rows import Column, Output, counted, print_head, print_rows, printable
+from bmq.cli.paged_answers import all_pages
 from bmq.cli.rest_options import DEFAULT_URL, Rest, with_login
-from bmq.cli.rest_pages import all_pages
 from bmq.cli.terminal import print_json
 from bmq.spark.jobs.time_text import milliseconds
 

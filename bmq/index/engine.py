@@ -23,7 +23,7 @@ from bmq.index.answer import Answer, Row
 from bmq.index.completeness import PartitionAnswer, partition_answers, partition_states, tail_ranges
 from bmq.index.continuation import Continuation, Place, continuation_of
 from bmq.index.errors import IndexMismatch, QueryTimedOut, QueryTooWide, SourceAway
-from bmq.index.index_files import IndexFiles, PlannedFiles, local_path
+from bmq.index.file_planning import IndexFiles, PlannedFiles, local_path
 from bmq.index.query import IndexQuery, Selection, keys_used, layout_of, selection_of, shown
 from bmq.index.row_decoder import TailRows
 from bmq.index.statement import BOUNDS, TAIL, row_columns, statement_of

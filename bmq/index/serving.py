@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 from bmq.dataclass import dataclass
 from bmq.index.answer import Answer
 from bmq.index.engine import EngineLimits, QueryEngine
-from bmq.index.index_files import IndexFiles
+from bmq.index.file_planning import IndexFiles
 from bmq.index.query import IndexQuery
 from bmq.index.service import Definitions, QueryPool, index_service
 from bmq.index.topic_log import TopicLog

@@ -26,7 +26,7 @@ from bmq.proxy.fetch_reader import NOBODY, Reader, asking
 from bmq.proxy.fetch_refusal import failed_fetch, throttled_fetch
 from bmq.proxy.fetch_results import endpoints, error_result, known_aborted, response_topics, without_records
 from bmq.proxy.fetch_session import FetchScope, Interest
-from bmq.proxy.fetch_wait import gather_time_s
+from bmq.proxy.fetch_wake_ups import gather_time_s
 from bmq.proxy.pending_read import PendingRead
 from bmq.proxy.preferred_read_replica import NOWHERE, PreferredReadReplica
 

@@ -17,7 +17,7 @@ from bmq.proxy.fetch_budget import ResponseBudget
 from bmq.proxy.fetch_metrics import FetchCounts
 from bmq.proxy.fetch_session import SessionCache
 from bmq.proxy.fetch_settings import FetchSettings
-from bmq.proxy.fetch_wait import PartitionWaits, Wake
+from bmq.proxy.fetch_wake_ups import PartitionWaits, Wake
 from bmq.proxy.filtered_batch_cache import FilteredBatchCache
 from bmq.proxy.memory_reads import MemoryReads
 from bmq.proxy.partition_starts import PartitionStarts

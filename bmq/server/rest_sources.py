@@ -25,9 +25,9 @@ from bmq.metadata.image import MetadataImage
 from bmq.protocol.request_context import RequestMethod
 from bmq.proxy.access import Access
 from bmq.proxy.services import LaneDecisions
+from bmq.server.late_rest_pages import Application, RestPages
 from bmq.server.own_health import HealthOfServer, own_health
 from bmq.server.own_logs import OwnLogs
-from bmq.server.rest_pages import Application, RestPages
 from bmq.server.rest_requests import why_no_requests
 from bmq.server.settings import Settings
 
@@ -107,7 +107,7 @@ def rest_sources(
 
 
 def rest_pages(sources: RestSources) -> RestPages:
-    """The pages, which are built when they are first asked for: their imports are slow (see rest_pages.py)."""
+    """The pages, which are built when they are first asked for: their imports are slow (see late_rest_pages.py)."""
 
     def build() -> Application:
         from bmq.admin.rest.application import rest_application

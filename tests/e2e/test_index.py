@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient
 from bmq.index.answer import Answer, Row
 from bmq.index.engine import EngineLimits, QueryEngine
 from bmq.index.errors import QueryFailed, SourceAway
-from bmq.index.index_files import IndexFiles
+from bmq.index.file_planning import IndexFiles
 from bmq.index.query import IndexQuery
 from bmq.index.stored_index import stored_index
 from bmq.index.topic_log import TopicLog

@@ -26,7 +26,7 @@ from confluent_kafka import Producer
 
 from bmq.index.answer import Answer
 from bmq.index.engine import EngineLimits, QueryEngine
-from bmq.index.index_files import IndexFiles
+from bmq.index.file_planning import IndexFiles
 from bmq.index.query import IndexQuery
 from bmq.index.stored_index import stored_index
 from bmq.index.topic_log import TopicLog

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bmq.index.engine import EngineLimits, QueryEngine
-from bmq.index.index_files import IndexFiles
+from bmq.index.file_planning import IndexFiles
 from bmq.index.row_decoder import TailRows
 from bmq.spark.tables.table_offsets import OFFSETS_PROPERTY, TableOffsets
 from bmq.table_definitions.definition import TableDefinition

@@ -15,7 +15,7 @@ import pytest
 from bmq.index.answer import Answer, Row
 from bmq.index.engine import EngineLimits, QueryEngine
 from bmq.index.errors import IndexMismatch, QueryRefused, QueryTimedOut, QueryTooWide, SourceAway
-from bmq.index.index_files import IndexFiles
+from bmq.index.file_planning import IndexFiles
 from bmq.index.query import IndexQuery, selection_of
 from bmq.table_definitions.stored import StoredTable
 from tests.fakes.indexed_topic import IndexedTopic

@@ -22,7 +22,7 @@ from bmq.protocol.errors import TooManyElements
 from bmq.protocol.messages.fetch_request import FetchRequest, FetchTopic, ForgottenTopic
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.fetch_settings import FetchSettings
-from bmq.proxy.fetch_wait import GATHER_S_PER_PARTITION
+from bmq.proxy.fetch_wake_ups import GATHER_S_PER_PARTITION
 from bmq.proxy.fetcher import ELEMENTS_MAX
 from tests.unit.proxy_fetch.cluster import (
     LEADER_EPOCH,

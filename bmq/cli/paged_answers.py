@@ -1,4 +1,4 @@
-"""Pages of the REST API as one."""
+"""All pages of a REST answer as one."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import pytest
 
 from bmq.admin.health import HealthReason, Severity
 from bmq.admin.rest.principals import STRANGER
-from bmq.server.rest_pages import Application, Receive, RestPages, Scope, Send
+from bmq.server.late_rest_pages import Application, Receive, RestPages, Scope, Send
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from bmq.log.partition_log import TopicPartition
-from bmq.proxy.fetch_wait import PartitionWaits
+from bmq.proxy.fetch_wake_ups import PartitionWaits
 from tests.fakes.partition_log import FakePartitionLog
 
 pytestmark = pytest.mark.unit
