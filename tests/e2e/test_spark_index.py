@@ -2,7 +2,7 @@
 
 The tail is decoded without Spark, the files by Spark: the same queries before and after compare both.
 
-More by variables: BMQ_INDEX_KILLS=30 BMQ_INDEX_QUERIES=10000 python -m pytest tests/e2e/test_spark_index.py
+More by variables: BMQ_INDEX_KILLS=30 BMQ_INDEX_QUERIES=10000 BMQ_INDEX_RECORDS=900 python -m pytest tests/e2e/test_spark_index.py
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ PARTITIONS: Final = 2
 KILLS: Final = int(os.environ.get("BMQ_INDEX_KILLS", "3"))
 DRAWN_QUERIES: Final = int(os.environ.get("BMQ_INDEX_QUERIES", "100")) // (KILLS + 1)
 """So many are asked, beside the fixed ones, after each kill and at the end."""
-RECORDS: Final = min(9_000, 1_000 * KILLS)
+RECORDS: Final = int(os.environ.get("BMQ_INDEX_RECORDS", "3000"))
+"""Each query before the first batch, and in part between kills, decodes all of them in Python."""
 OFFSETS_PER_TRIGGER: Final = 3 * RECORDS // (10 * KILLS)
 """A killed job ends two or three batches, so the last kill finds records that are not indexed."""
 ENVIRONMENT = {**SPARK_ENVIRONMENT, "PYSPARK_SUBMIT_ARGS": SUBMIT_ARGUMENTS, "TZ": "UTC"}
