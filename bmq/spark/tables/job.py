@@ -40,7 +40,7 @@ from bmq.spark.tables.errors import (
     TableMismatch,
     TableTaken,
 )
-from bmq.spark.tables.iceberg import Catalog, IcebergTable, Staged
+from bmq.spark.tables.iceberg import Catalog, IcebergTable, Staged, read_rows_one_by_one
 from bmq.spark.tables.jvm_errors import first_line, is_data_loss, job_errors
 from bmq.spark.tables.maintenance import Kept, Maintenance
 from bmq.spark.tables.maintenance_policy import MaintenancePolicy
@@ -135,6 +135,8 @@ class TableJob:
                 f"{self._name} is an index: lookups find its files in a directory, so name --warehouse and no other catalog"
             )
         self._catalog.configure(self._spark)
+        if self._definition.changes is not None:
+            read_rows_one_by_one(self._spark)
         self._checkpoint = Checkpoint(self._spark, self._checkpoint_path)
         self._topic_state = self._topic.state()
         self._ensure_tables(self._definition)
