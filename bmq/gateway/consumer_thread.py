@@ -91,13 +91,17 @@ class ConsumerThread:
                 self._call(_resolve, done, result)
 
     def _polled(self) -> Sequence[Any]:
+        messages: list[Any] = []
         try:
-            messages: Sequence[Any] = self._consumer.consume(_MESSAGES_MAX, timeout=_POLL_S)
+            first = self._consumer.poll(_POLL_S)
+            if first is not None:
+                messages.append(first)
+                # With a wait it would wait for all that it may return.
+                messages += self._consumer.consume(_MESSAGES_MAX - 1, timeout=0)
         except KafkaException as error:
-            return [_Failed(error.args[0])]
+            messages.append(_Failed(error.args[0]))
         except RuntimeError:  # closed while the process ends
             self._is_ending.set()
-            return []
         return messages
 
     def _deliver(self, messages: Sequence[Any]) -> None:

@@ -148,10 +148,12 @@ class TopicLog:
                 self._consumer = Consumer({**self._config, **_CONSUMER, "group.id": f"bmq-index-{uuid.uuid4()}"})
             places = [TopicPartition(topic, partition, start) for partition, start in starts.items()]
             self._consumer.assign(places)
-            self._consumer.resume(places)  # a partition stays paused over its assignments
             try:
                 yield self._consumer
             finally:
+                # A partition stays paused over its assignments. A resume behind `assign` may meet the library's first look at
+                # the partition, and the next look is a second later.
+                self._consumer.resume(places)
                 self._consumer.unassign()
 
 
@@ -207,7 +209,9 @@ def _messages(consumer: Consumer, deadline_s: float) -> Iterator[Message]:
     """Messages and ends of partitions, until the deadline. Raises KafkaException, SourceAway."""
     heard_s = time.monotonic()
     while (now_s := time.monotonic()) < deadline_s:
-        for message in consumer.consume(_BATCH_MAX, min(_POLL_S, deadline_s - now_s)):
+        # `consume` with a wait waits for all that it may return.
+        first = consumer.poll(min(_POLL_S, deadline_s - now_s))
+        for message in () if first is None else (first, *consumer.consume(_BATCH_MAX, 0)):
             error = message.error()
             if error is None or error.code() == ClientError._PARTITION_EOF:
                 heard_s = time.monotonic()
