@@ -2,7 +2,7 @@
 
 The tail is decoded without Spark, the files by Spark: the same queries before and after compare both.
 
-More by variables: BMQ_INDEX_KILLS=30 BMQ_INDEX_QUERIES=10000 BMQ_INDEX_RECORDS=900 python -m pytest tests/e2e/test_spark_index.py
+More by variables: BMQ_INDEX_KILLS=30 BMQ_INDEX_QUERIES=10013 BMQ_INDEX_RECORDS=600 python -m pytest tests/e2e/test_spark_index.py
 """
 
 from __future__ import annotations
