@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from bmq.admin.channel_agents import SeenAgents
 from bmq.metadata.image import MetadataImage
@@ -30,16 +32,17 @@ class ChannelWatch:
         self.is_closed = True
         self._wake()
 
-    async def pause(self, timeout_s: float) -> None:
-        """Wait until the channels change, at most `timeout_s`."""
-        if self.is_closed or timeout_s <= 0:
-            return
+    @contextmanager
+    def next_change(self) -> Iterator[asyncio.Future[None]]:
+        """A future that the next change ends, or `close`. Look at the image inside: a change before is not told."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.is_closed:
+            future.set_result(None)
         self._waiting[future] = None
         try:
-            await asyncio.wait({future}, timeout=timeout_s)
+            yield future
         finally:
-            self._waiting.pop(future, None)
+            del self._waiting[future]
 
     def _wake(self) -> None:
         for future in self._waiting:

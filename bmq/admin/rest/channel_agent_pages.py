@@ -103,14 +103,11 @@ async def _changed(sources: RestSources, watch: ChannelWatch, request: Request, 
         return
     gone = asyncio.ensure_future(_disconnected(request))
     try:
-        while sources.image().channels_version <= after and not watch.is_closed:
-            pause = asyncio.ensure_future(watch.pause(deadline_s - loop.time()))
-            try:
-                await asyncio.wait({pause, gone}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                pause.cancel()
-            if gone.done() or loop.time() >= deadline_s:
-                return
+        while not gone.done() and not watch.is_closed and (left_s := deadline_s - loop.time()) > 0:
+            with watch.next_change() as change:
+                if sources.image().channels_version > after:
+                    return
+                await asyncio.wait({change, gone}, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
     finally:
         gone.cancel()
 

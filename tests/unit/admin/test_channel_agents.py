@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
@@ -62,24 +62,21 @@ def test_an_agent_that_does_not_ask_is_forgotten_after_an_hour() -> None:
 async def test_a_change_of_channels_wakes_all_and_another_one_nobody() -> None:
     watch = ChannelWatch()
     old = MetadataImage(channels={"a": "1"}, channels_version=1)
-    waits = [asyncio.create_task(watch.pause(60)) for _ in range(3)]
-    await asyncio.sleep(0)
-    assert watch.waiting_count == 3
-    watch.image_changed(old, replace(old, offset=7))
-    await asyncio.sleep(0)
-    assert not any(wait.done() for wait in waits)
-    watch.image_changed(old, replace(old, channels={}, channels_version=2))
-    await asyncio.gather(*waits)
+    with ExitStack() as stack:
+        changes = [stack.enter_context(watch.next_change()) for _ in range(3)]
+        assert watch.waiting_count == 3
+        watch.image_changed(old, replace(old, offset=7))
+        assert not any(change.done() for change in changes)
+        watch.image_changed(old, replace(old, channels={}, channels_version=2))
+        assert all(change.done() for change in changes)
     assert watch.waiting_count == 0
 
 
-async def test_a_wait_ends_by_itself_and_with_the_process() -> None:
+async def test_a_process_that_stops_wakes_all_and_further_waits_end_at_once() -> None:
     watch = ChannelWatch()
-    await watch.pause(0.001)
-    await watch.pause(0)
-    waiting = asyncio.create_task(watch.pause(60))
-    await asyncio.sleep(0)
-    watch.close()
-    await waiting
-    await watch.pause(60)
+    with watch.next_change() as change:
+        watch.close()
+        assert change.done()
+    with watch.next_change() as change:
+        assert change.done()
     assert watch.waiting_count == 0

@@ -213,6 +213,33 @@ async def test_an_agent_that_waits_is_told_of_a_change_at_once() -> None:
         assert watch.waiting_count == 0
 
 
+class ChangedBehindTheLook(RestCluster):
+    """Its channels change in the turn of the loop in which their version was looked at."""
+
+    is_due = False
+
+    @property
+    def image(self) -> MetadataImage:
+        found = super().image
+        if self.is_due:
+            self.is_due = False
+            asyncio.get_running_loop().call_soon(self._change)
+        return found
+
+    def _change(self) -> None:
+        old = self.controller.image
+        self.controller.image = replace(old, channels_version=old.channels_version + 1)
+        self.controller.watch.image_changed(old, self.controller.image)
+
+
+async def test_a_change_right_behind_the_look_is_told_at_once() -> None:
+    async with ChangedBehindTheLook() as cluster:
+        cluster.is_due = True
+        async with asyncio.timeout(10):
+            told = await cluster.get("/v1/channels/changes", after=0, wait_ms=60_000)
+        assert told["version"] == 1
+
+
 async def test_what_is_known_late_is_told_at_once_and_no_news_after_the_wait() -> None:
     async with RestCluster() as cluster:
         await cluster.put(PATH, 201, FORM)
