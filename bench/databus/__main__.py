@@ -2,7 +2,8 @@
 
 One bmq server with the embedded store. Rows: requests that the server got for the same records per second, hand-over
 latencies with the server up and killed, processor time, and how long a change of a channel takes to 20 agents. The producers
-are fewer, and their requests and processor time are multiplied: librdkafka's have three threads each. Prints JSON, and writes .cache/bench-rough/databus.json.
+are fewer, and their requests and processor time are multiplied: librdkafka's have three threads each. Prints JSON, and writes
+.cache/bench-rough/databus.json.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -74,7 +74,7 @@ def main() -> None:
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
         changes = _changes(server)
         version = put_channel(server, CHANNEL, TOPIC, LINGER_MS)
-        agent, path, http = _start_agent(server, "bench", DATA)
+        agent, path, http = _start_agent(server, "bench")
         eventually(lambda: shown_version(http) >= version, 30, "the agent knows the channel")
         found = {"changes": changes, **_measure(server, agent, path, chosen)}
     finally:
@@ -132,20 +132,20 @@ def _load(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _start_agent(server: BmqServer, name: str, directory: Path) -> tuple[ManagedProcess, str, str]:
+def _start_agent(server: BmqServer, name: str) -> tuple[ManagedProcess, str, str]:
     """The process, the path of its socket and the address of its HTTP door."""
-    path = directory / f"{name}.s"
+    path = DATA / f"{name}.s"
     arguments = [bmq_command(), "databus", "run", "--agent-id", name, "--bootstrap", server.bootstrap]
-    arguments += ["--rest", f"http://127.0.0.1:{server.rest_port}", "--spool", str(directory / f"{name}-spool")]
+    arguments += ["--rest", f"http://127.0.0.1:{server.rest_port}", "--spool", str(DATA / f"{name}-spool")]
     arguments += ["--socket", str(path), "--http", "127.0.0.1:0"]
-    agent = ManagedProcess(name, arguments, directory / f"{name}.log")
+    agent = ManagedProcess(name, arguments, DATA / f"{name}.log")
     agent.start()
     return agent, str(path), agent.wait_for_line(_READY, 60)[2]
 
 
 def _changes(server: BmqServer) -> dict[str, Any]:
     def start(name: str, stack: ExitStack) -> str:
-        agent, _, http = _start_agent(server, name, DATA)
+        agent, _, http = _start_agent(server, name)
         stack.callback(agent.kill)
         return http
 

@@ -104,7 +104,7 @@ class Publishing:
         """One call for all records: each `produce` looks the topic up under a lock that the library's threads want too. It
         takes no headers.
         """
-        messages = request.records if len(part) == len(request.records) else request.records[part.start : part.stop]
+        messages = request.records[part.start : part.stop]
         for index, message in zip(part, messages, strict=True):
             message["callback"] = partial(report, index)
         try:
