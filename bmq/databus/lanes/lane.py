@@ -78,7 +78,7 @@ class Lane:
         self.committed_transactions = 0
         self.produced: dict[str, int] = {}
         self._transactions, self._refusals = transactions, refusals
-        self._pauses = LoopPauses(lambda: spool.appended_bytes, lambda: self._is_behind)
+        self._pauses = LoopPauses(lambda: spool.appended_bytes)
         self._reader = SpoolReader(spool, self._on_damage, self._pauses.pause)
         self._busy = (0, 0)
         self._changed = threading.Condition()
@@ -199,7 +199,7 @@ class Lane:
             self._is_idle = False
             if not self._is_stopping and not self._is_urgent:
                 self._wake_bytes = self.spool.appended_bytes + self.limits.transaction_bytes
-                if not self._is_behind:
+                if self.spool.bytes_used < self._backlog_bytes:
                     self._changed.wait_for(
                         lambda: self._is_stopping or self._is_urgent or self.spool.appended_bytes >= self._wake_bytes,
                         self.limits.linger_s,
@@ -207,9 +207,9 @@ class Lane:
             return not self._is_stopping
 
     @property
-    def _is_behind(self) -> bool:
-        """Whether the spool has more than the transactions that are begun and waited for."""
-        return self.spool.bytes_used >= 2 * self.limits.transaction_bytes
+    def _backlog_bytes(self) -> int:
+        """A spool of this size has enough for a transaction."""
+        return 2 * self.limits.transaction_bytes
 
     def _pause(self, pause_s: float) -> None:
         if pause_s > 0:
