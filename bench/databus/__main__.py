@@ -19,10 +19,11 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any, Final
 
+import psutil
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.databus.channel_changes import measured_changes, put_channel, shown_version
-from bench.measure import cpu_seconds
+from bench.measure import cpu_seconds, total_cpu_seconds
 from bench.runner import show_rough
 from testing.processes import REPOSITORY, ManagedProcess, eventually
 from testing.servers import BmqServer, bmq_command
@@ -42,7 +43,7 @@ _READY: Final = r"^bmq databus ready agent=\S+ socket=(\S+) http=(\S+)$"
 
 
 class Cost:
-    """Requests that the server answered, and processor seconds, between two looks."""
+    """Requests that the server answered, and processor seconds, between two looks. The agent's: with its processes."""
 
     def __init__(self, server: BmqServer, agent: ManagedProcess | None = None) -> None:
         self._server, self._agent = server, agent
@@ -54,7 +55,7 @@ class Cost:
 
     def _look(self) -> tuple[float, float, float]:
         requests = sum(map(float, _REQUESTS.findall(self._server.metrics())))
-        agent_s = cpu_seconds(self._agent.pid) if self._agent is not None else 0.0
+        agent_s = 0.0 if self._agent is None else total_cpu_seconds(_pids(self._agent))
         return requests, cpu_seconds(self._server.pid), agent_s
 
 
@@ -120,6 +121,10 @@ def _measure(server: BmqServer, agent: ManagedProcess, path: str, chosen: argpar
     server.kill()
     away = _load({**by_agent, "seconds": chosen.seconds})
     return {"agent": up, "producers": rival, "agent_away": away}
+
+
+def _pids(agent: ManagedProcess) -> list[int]:
+    return [agent.pid, *(each.pid for each in psutil.Process(agent.pid).children())]
 
 
 def _load(arguments: Mapping[str, Any]) -> dict[str, Any]:

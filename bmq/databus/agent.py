@@ -28,6 +28,7 @@ from bmq.databus.doors.unix_path import SocketUnusable, listening_socket
 from bmq.databus.intake import Intake
 from bmq.databus.lanes.kafka_transactions import KafkaTransactions, TransactionConfig, check_kafka_settings
 from bmq.databus.lanes.lane_set import LaneSet
+from bmq.databus.lanes.producer_process import ProducerProcess
 from bmq.databus.settings import AgentSettings
 from bmq.databus.spool.identity import SpoolDirectory
 from bmq.databus.spool.spool import SpoolBudget
@@ -59,7 +60,8 @@ class Agent:
             self._lanes = LaneSet(
                 self._directory.directory,
                 self._budget,
-                self._transactions_of,
+                lambda name, codec: ProducerProcess(self._transaction_config(name, codec)),
+                lambda name, codec: KafkaTransactions(self._transaction_config(name, codec)),
                 first_number=self._directory.identity.first_number,
                 segment_bytes=settings.segment_bytes,
                 is_synced=settings.fsync,
@@ -157,15 +159,13 @@ class Agent:
 
     # --- parts
 
-    def _transactions_of(self, name: str, compression: str) -> KafkaTransactions:
-        return KafkaTransactions(
-            TransactionConfig(
-                self.settings.kafka_config,
-                transactional_id=f"bmq-databus-{self.settings.agent_id}-{name}",
-                group=f"{self._directory.identity.group}-{name}",
-                compression=compression,
-                message_bytes_max=max(1_000_000, self.settings.frame_bytes_max + 65_536),
-            )
+    def _transaction_config(self, name: str, compression: str) -> TransactionConfig:
+        return TransactionConfig(
+            self.settings.kafka_config,
+            transactional_id=f"bmq-databus-{self.settings.agent_id}-{name}",
+            group=f"{self._directory.identity.group}-{name}",
+            compression=compression,
+            message_bytes_max=max(1_000_000, self.settings.frame_bytes_max + 65_536),
         )
 
     def _use(self, channels: ChannelSet) -> None:

@@ -30,7 +30,7 @@ from testing.patience import Patience
 from testing.processes import REPOSITORY, eventually
 from testing.servers import BmqServer, bmq_command
 from tests.e2e.conftest import create_topic
-from tests.support.databus_agents import AgentProcess, Application
+from tests.support.databus_agents import AgentProcess, Application, Producers
 from tests.support.secured_server import SSL, Door, SecuredServer
 
 PARTITIONS = 3
@@ -152,14 +152,14 @@ def kill_under_load(node: BmqServer, agent: AgentProcess, victims: Sequence[Sequ
 @pytest.mark.faults
 @pytest.mark.safety
 def test_kills_of_agent_and_node_lose_and_double_nothing(node: BmqServer, agent: AgentProcess) -> None:
-    kill_under_load(node, agent, [[agent], [node], [agent, node]])
+    kill_under_load(node, agent, [[agent], [node], [Producers(agent)], [agent, node]])
 
 
 @pytest.mark.campaign("kills")
 @pytest.mark.safety
 @pytest.mark.timeout(1_200)
 def test_fifty_kills_lose_and_double_nothing(node: BmqServer, agent: AgentProcess) -> None:
-    kill_under_load(node, agent, [[agent], [node], [agent], [agent, node]] * 10)
+    kill_under_load(node, agent, [[agent], [node], [Producers(agent)], [agent], [agent, node]] * 10)
 
 
 @pytest.mark.clients

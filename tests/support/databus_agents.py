@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from bmq.databus.record_fields import NO_HEADERS
 from bmq.databus.socket_frame import Answer, Code, Request, encoded_request, parse_answer
 from testing.processes import ManagedProcess, eventually
@@ -74,6 +76,19 @@ class AgentProcess:
             return all(lane["is_empty"] for lane in status["lanes"])
 
         eventually(is_empty, timeout_s, "the agent's spool is empty")
+
+
+class Producers:
+    """The processes that produce for an agent, which begins others when these end."""
+
+    def __init__(self, agent: AgentProcess) -> None:
+        self._agent = agent
+
+    def kill(self) -> None:
+        """kill -9."""
+        own = psutil.Process(self._agent.process.pid)
+        for each in eventually(own.children, READY_S, "a process produces for the agent"):
+            each.kill()
 
 
 class Application:

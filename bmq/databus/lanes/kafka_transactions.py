@@ -174,6 +174,9 @@ class KafkaTransactions:
             producer.purge()
             producer.close()
 
+    def end(self) -> None:
+        self.close()
+
     # --- parts
 
     def _producer_config(self, batch_bytes: int) -> dict[str, Any]:

@@ -150,6 +150,7 @@ class Lane:
             if self.committed_transactions > before:
                 backoff.reset()
             self._pause(pause_s)
+        self._transactions.end()
         self._reader.close()
 
     def _produce_on(self) -> None:

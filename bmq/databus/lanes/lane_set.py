@@ -26,7 +26,7 @@ TransactionsOf = Callable[[str, str], Transactions]
 
 
 class LaneSet:
-    """`transactions_of` makes those of a name and a codec. `refused_topics`: why the cluster takes none of their records.
+    """`transactions_of` makes those of a name and a codec, `parked_transactions_of` those of a parked topic. `refused_topics`: why the cluster takes none of their records.
 
     Raises SpoolUnusable.
     """
@@ -36,6 +36,7 @@ class LaneSet:
         directory: Path,
         budget: SpoolBudget,
         transactions_of: TransactionsOf,
+        parked_transactions_of: TransactionsOf,
         *,
         first_number: int,
         segment_bytes: int,
@@ -45,7 +46,8 @@ class LaneSet:
         self.lanes: dict[LaneKey, Lane] = {}
         self.parkings: dict[LaneKey, Parking] = {}
         self._directory = directory / DIRECTORY
-        self._budget, self._transactions_of = budget, transactions_of
+        self._budget = budget
+        self._transactions_of, self._parked_transactions_of = transactions_of, parked_transactions_of
         self._first_number, self._segment_bytes, self._is_synced = first_number, segment_bytes, is_synced
         self._channels = ChannelSet()
         self._is_started = False
@@ -110,7 +112,7 @@ class LaneSet:
         parking = Parking(
             directory,
             self._spool,
-            lambda topic: self._transactions_of(f"{key.name}.parked.{topic}", key.compression),
+            lambda topic: self._parked_transactions_of(f"{key.name}.parked.{topic}", key.compression),
             self._on_topic,
         )
         self.parkings[key] = parking

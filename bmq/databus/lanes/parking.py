@@ -15,8 +15,7 @@ import structlog
 
 from bmq.databus.lanes.lane import Lane, LaneLimits
 from bmq.databus.lanes.transactions import SendFailed, TopicsRefused, Transactions
-from bmq.databus.record_fields import encoded_headers
-from bmq.databus.spool.frame import SpooledRecord, encoded_record
+from bmq.databus.spool.frame import SpooledRecord
 from bmq.databus.spool.spool import Spool
 
 _log = structlog.get_logger("bmq.databus")
@@ -183,7 +182,7 @@ class Parking:
 
 def _append(spool: Spool, records: Sequence[SpooledRecord]) -> None:
     """Raises SpoolWriteFailed."""
-    frames = b"".join(encoded_record(record, encoded_headers(record.headers)) for record in records)
+    frames = b"".join(record.frame for record in records)
     counts: dict[str, int] = {}
     for record in records:
         counts[record.channel] = counts.get(record.channel, 0) + 1

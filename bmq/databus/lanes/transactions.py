@@ -45,3 +45,7 @@ class Transactions(Protocol):
     def close(self) -> None:
         """Without a commit. `start` may follow."""
         ...
+
+    def end(self) -> None:
+        """Give back what is held. No other call follows."""
+        ...

@@ -29,7 +29,7 @@ BODY_BYTES_MAX: Final = 32 * 1024 * 1024
 
 
 class SpooledRecord(NamedTuple):
-    """A record that was accepted. `number`: rises within a spool, also over restarts. `frame_bytes`: its size there."""
+    """A record that was accepted. `number`: rises within a spool, also over restarts. `frame`: as it stands there."""
 
     number: int
     timestamp_ms: int
@@ -38,7 +38,7 @@ class SpooledRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: list[Header]
-    frame_bytes: int
+    frame: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +82,6 @@ def body_bytes(topic: bytes, channel: bytes, fields: bytes) -> int:
 def record_fields(key: bytes | None, value: bytes | None, headers: bytes) -> bytes:
     """Key, value and encoded headers, as a frame has them."""
     return encoded_bytes(key) + encoded_bytes(value) + headers
-
-
-def encoded_record(record: SpooledRecord, headers: bytes) -> bytes:
-    """The frame of a record, for another spool. `headers`: encoded."""
-    fields = record_fields(record.key, record.value, headers)
-    return encoded_frame(record.number, record.timestamp_ms, record.topic.encode(), record.channel.encode(), fields)
 
 
 def frame_end(data: Buffer, offset: int, end: int) -> int | None:
@@ -134,13 +128,23 @@ def decoded_frame(data: Buffer, offset: int, end: int) -> SpooledRecord:
     topic, channel = str(data[at:names], "utf-8", "replace"), str(data[names:behind], "utf-8", "replace")
     key, at = bytes_at(data, behind, end)
     value, at = bytes_at(data, at, end)
-    return SpooledRecord(number, timestamp_ms, topic, channel, key, value, headers_at(data, at, end), end - offset)
+    return SpooledRecord(
+        number, timestamp_ms, topic, channel, key, value, headers_at(data, at, end), bytes(data[offset:end])
+    )
 
 
 def whole_frames(data: Buffer, offset: int, end: int) -> Iterator[tuple[int, int]]:
     """Start and end of each good frame, up to the first that is not."""
     while (behind := frame_end(data, offset, end)) is not None and is_whole(data, offset, behind):
         yield offset, behind
+        offset = behind
+
+
+def records_of(frames: bytes) -> Iterator[SpooledRecord]:
+    """The records of whole frames, one behind the other. Raises BadFields."""
+    offset = 0
+    while (behind := frame_end(frames, offset, len(frames))) is not None:
+        yield decoded_frame(frames, offset, behind)
         offset = behind
 
 

@@ -63,7 +63,7 @@ class SpoolReader:
                 break
             records = self._records_of(segment, min(bytes_max - size, CHUNK_BYTES), records_max - len(found))
             found += records
-            size += sum(record.frame_bytes for record in records)
+            size += sum(len(record.frame) for record in records)
         return found
 
     def _current(self) -> Segment | None:

@@ -163,3 +163,6 @@ class FakeTransactions:
 
     def close(self) -> None:
         self._is_open = False
+
+    def end(self) -> None:
+        self._is_open = False

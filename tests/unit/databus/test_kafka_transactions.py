@@ -16,7 +16,7 @@ from bmq.databus.spool.frame import SpooledRecord
 
 pytestmark = pytest.mark.unit
 
-RECORDS = [SpooledRecord(1, 5, "t", "c", None, b"v", [], 50)]
+RECORDS = [SpooledRecord(1, 5, "t", "c", None, b"v", [], b"")]
 
 
 class RefusingProducer:

@@ -41,6 +41,7 @@ def make(tmp_path: Path, cluster: Cluster) -> Iterator[Maker]:
             tmp_path,
             budget or SpoolBudget(1 << 30),
             lambda name, _: FakeTransactions(cluster, name),
+            lambda name, _: FakeTransactions(cluster, name),
             first_number=1_000,
             segment_bytes=4_096,
             is_synced=False,
