@@ -14,6 +14,8 @@ from typing import Any, Final, TypeVar
 import structlog
 from confluent_kafka import Consumer, KafkaException
 
+from bmq.consuming import messages_there
+
 T = TypeVar("T")
 
 _POLL_S: Final = 0.05
@@ -93,11 +95,8 @@ class ConsumerThread:
     def _polled(self) -> Sequence[Any]:
         messages: list[Any] = []
         try:
-            first = self._consumer.poll(_POLL_S)
-            if first is not None:
-                messages.append(first)
-                # With a wait it would wait for all that it may return.
-                messages += self._consumer.consume(_MESSAGES_MAX - 1, timeout=0)
+            for message in messages_there(self._consumer, _MESSAGES_MAX, _POLL_S):
+                messages.append(message)  # noqa: PERF402  # those before a failure stay
         except KafkaException as error:
             messages.append(_Failed(error.args[0]))
         except RuntimeError:  # closed while the process ends

@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaException, Message, T
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from bmq.consuming import messages_there
 from bmq.index.errors import QueryTimedOut, SourceAway
 from bmq.index.topic_reader import LogRecord, Tail, TopicState
 from bmq.protocol.record_batch import NO_TIMESTAMP_MS
@@ -209,9 +210,7 @@ def _messages(consumer: Consumer, deadline_s: float) -> Iterator[Message]:
     """Messages and ends of partitions, until the deadline. Raises KafkaException, SourceAway."""
     heard_s = time.monotonic()
     while (now_s := time.monotonic()) < deadline_s:
-        # `consume` with a wait waits for all that it may return.
-        first = consumer.poll(min(_POLL_S, deadline_s - now_s))
-        for message in () if first is None else (first, *consumer.consume(_BATCH_MAX, 0)):
+        for message in messages_there(consumer, _BATCH_MAX, min(_POLL_S, deadline_s - now_s)):
             error = message.error()
             if error is None or error.code() == ClientError._PARTITION_EOF:
                 heard_s = time.monotonic()

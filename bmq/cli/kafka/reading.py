@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError as ClientError
 from bmq.cli.kafka.client import ANSWER_WAIT_S, KafkaClient, failure, kafka_errors
 from bmq.cli.kafka.model import KafkaFailed, Partition
 from bmq.cli.kafka.record_lines import Header, ReadRecord
+from bmq.consuming import messages_there
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.record_batch import NO_TIMESTAMP_MS
 
@@ -46,7 +47,7 @@ def read_ranges(
         consumer.assign([TopicPartition(*at, ranges[at][0]) for at in open_ranges])
         heard_s = time.monotonic()
         while open_ranges and left:
-            messages = consumer.consume(BATCH_MAX, _POLL_S)
+            messages = list(messages_there(consumer, BATCH_MAX, _POLL_S))
             records = []
             done = []
             for message in messages:
@@ -100,7 +101,7 @@ def read_as_member(
         consumer.subscribe(topics)
         heard_s = time.monotonic()
         while True:
-            messages = consumer.consume(BATCH_MAX, _POLL_S)
+            messages = list(messages_there(consumer, BATCH_MAX, _POLL_S))
             records: list[ReadRecord] = []
             for message in messages:
                 at = message.topic() or "", message.partition() or 0
