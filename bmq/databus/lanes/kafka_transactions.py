@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final
 
@@ -131,6 +131,7 @@ class KafkaTransactions:
         self._config = config
         self._producer: Any = None
         self._group: Any = None
+        self._added: list[SpooledRecord] = []
         self._errors = _Errors()
 
     def start(self, batch_bytes: int) -> int:
@@ -143,7 +144,11 @@ class KafkaTransactions:
         except KafkaException as error:
             raise self._failed("the transactional id cannot be used", error) from None
 
-    def commit(self, records: Iterable[SpooledRecord], position: int) -> None:
+    def add(self, records: Sequence[SpooledRecord]) -> None:
+        self._added += records
+
+    def commit(self, position: int) -> None:
+        records, self._added = self._added, []
         errors = self._errors
         errors.by_topic, errors.other = {}, ""
         producer = self._producer
@@ -169,6 +174,7 @@ class KafkaTransactions:
             raise self._failed("a transaction failed", error) from None
 
     def close(self) -> None:
+        self._added = []
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.purge()

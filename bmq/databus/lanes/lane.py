@@ -7,8 +7,9 @@ by then. Threads, because librdkafka's transactional calls block.
 from __future__ import annotations
 
 import threading
-from collections import Counter
+import time
 from collections.abc import Sequence
+from dataclasses import field
 from random import Random
 from typing import Final, Protocol
 
@@ -27,6 +28,8 @@ _log = structlog.get_logger("bmq.databus")
 
 BACKOFF_S_MIN: Final = 0.1
 BACKOFF_S_MAX: Final = 3.0
+READ_S: Final = 0.01
+"""Between two looks for further records of a transaction."""
 
 
 @dataclass(slots=True)
@@ -49,13 +52,31 @@ class Refusals(Protocol):
         """The records that are sent; the others are kept elsewhere when this returns. Raises SpoolWriteFailed."""
         ...
 
-    def refused(self, error: TopicsRefused, records: Sequence[SpooledRecord]) -> float:
-        """The transaction was refused. Returns how long to wait before the records are read again, in seconds.
+    def refused(self, error: TopicsRefused, count: int, first: SpooledRecord | None) -> float:
+        """A transaction of so many records was refused. Returns how long to wait before they are read again, in seconds.
 
         Raises SpoolWriteFailed."""
         ...
 
     def committed(self, position: int) -> None: ...
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """The records of a transaction. `read`: how many were read, `sent`: how many of them are in it, `counts`: by channel."""
+
+    read: int = 0
+    sent: int = 0
+    first: SpooledRecord | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, read: int, sent: Sequence[SpooledRecord]) -> None:
+        if sent and self.first is None:
+            self.first = sent[0]
+        self.read += read
+        self.sent += len(sent)
+        for record in sent:
+            self.counts[record.channel] = self.counts.get(record.channel, 0) + 1
 
 
 class Lane:
@@ -83,7 +104,6 @@ class Lane:
         self._busy = (0, 0)
         self._changed = threading.Condition()
         self._is_idle = False
-        self._wake_bytes = 0
         self._is_stopping = False
         self._is_urgent = False
         self._dice = Random(name)
@@ -100,7 +120,7 @@ class Lane:
 
     def notify(self) -> None:
         """Costs little while the lane needs no waking."""
-        if self._is_idle or self.spool.appended_bytes >= self._wake_bytes:
+        if self._is_idle:
             with self._changed:
                 self._changed.notify_all()
 
@@ -163,24 +183,23 @@ class Lane:
             _log.info("databus_lane_produces", lane=self.name, position=position, last=self.spool.last)
         self.trouble = ""
         while self._has_records():
-            self._busy = (position, self.spool.last + 1)
-            limits = self.limits
-            records = self._reader.read(limits.transaction_bytes, limits.transaction_records)
+            gathered = self._gathered(position)
+            if self._is_stopping:
+                return
             # Without records the rest of the files is damaged, was deleted by hand, or made room: the position passes it.
-            position = self._reader.next_number if records else self._busy[1]
+            position = self._reader.next_number if gathered.read else self._busy[1]
             self._reader.next_number = max(self._reader.next_number, position)
             self._busy = (self._busy[0], position)
-            self._commit(records, position)
+            self._commit(gathered, position)
             self._busy = (position, position)
             if batch_bytes != self.limits.batch_bytes:
                 return  # to a producer with the new size
 
-    def _commit(self, records: Sequence[SpooledRecord], position: int) -> None:
-        sent = self._refusals.to_send(records)
+    def _commit(self, gathered: _Gathered, position: int) -> None:
         try:
-            self._transactions.commit(self._pauses.between(sent), position)
+            self._transactions.commit(position)
         except TopicsRefused as error:
-            pause_s = self._refusals.refused(error, sent)
+            pause_s = self._refusals.refused(error, gathered.sent, gathered.first)
             self.trouble = str(error)
             self._transactions.close()
             self._pause(pause_s)
@@ -188,29 +207,42 @@ class Lane:
         self.spool.release(position)
         self.committed_transactions += 1
         self._refusals.committed(position)
-        for channel, count in Counter(record.channel for record in sent).items():
+        for channel, count in gathered.counts.items():
             self.produced[channel] = self.produced.get(channel, 0) + count
 
     def _has_records(self) -> bool:
-        """Waits for records, and then for more of them. False: the lane is to stop."""
+        """Waits for records. False: the lane is to stop."""
         following = self._reader.next_number
         with self._changed:
             self._is_idle = True
             self._changed.wait_for(lambda: self._is_stopping or self.spool.last >= following)
             self._is_idle = False
-            if not self._is_stopping and not self._is_urgent:
-                self._wake_bytes = self.spool.appended_bytes + self.limits.transaction_bytes
-                if self.spool.bytes_used < self._backlog_bytes:
-                    self._changed.wait_for(
-                        lambda: self._is_stopping or self._is_urgent or self.spool.appended_bytes >= self._wake_bytes,
-                        self.limits.linger_s,
-                    )
             return not self._is_stopping
 
-    @property
-    def _backlog_bytes(self) -> int:
-        """A spool of this size has enough for a transaction."""
-        return 2 * self.limits.transaction_bytes
+    def _gathered(self, position: int) -> _Gathered:
+        """The records of a transaction: those that are there, and those that come within its linger.
+
+        They are read and handed over as they come: the event loop has no pause as long as all of them together.
+        """
+        limits = self.limits
+        gathered = _Gathered()
+        bytes_left = limits.transaction_bytes
+        until_s = time.monotonic() + limits.linger_s
+        while True:
+            self._busy = (position, self.spool.last + 1)
+            records = self._reader.read(bytes_left, limits.transaction_records - gathered.read)
+            if records:
+                bytes_left -= sum(len(record.frame) for record in records)
+                sent = self._refusals.to_send(records)
+                gathered.add(len(records), sent)
+                self._transactions.add(sent)
+            left_s = until_s - time.monotonic()
+            if bytes_left <= 0 or gathered.read >= limits.transaction_records or left_s <= 0:
+                return gathered
+            with self._changed:
+                is_over = self._changed.wait_for(lambda: self._is_stopping or self._is_urgent, min(READ_S, left_s))
+            if is_over:
+                return gathered
 
     def _pause(self, pause_s: float) -> None:
         if pause_s > 0:

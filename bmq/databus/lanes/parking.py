@@ -43,16 +43,16 @@ class RefusedRecords:
     def to_send(self, records: Sequence[SpooledRecord]) -> Sequence[SpooledRecord]:
         return [record for record in records if record.number > self.spool.last]
 
-    def refused(self, error: TopicsRefused, records: Sequence[SpooledRecord]) -> float:
+    def refused(self, error: TopicsRefused, count: int, first: SpooledRecord | None) -> float:
         refusal = error.topics[self._topic]
         if not refusal.is_of_a_record:
             self._on_topic(self._topic, refusal.sentence)
             return RETRY_S
-        if len(records) > 1:
-            self.limits.transaction_records = len(records) // 2
+        if count > 1 or first is None:
+            self.limits.transaction_records = max(1, count // 2)
             return 0.0
-        _log.error("databus_record_refused", topic=self._topic, number=records[0].number, reason=refusal.sentence)
-        _append(self.spool, records)
+        _log.error("databus_record_refused", topic=self._topic, number=first.number, reason=refusal.sentence)
+        _append(self.spool, [first])
         self.count += 1
         self._drop_oldest()
         return 0.0
@@ -123,7 +123,7 @@ class Parking:
                 self._start_lane(topic)
         return sent
 
-    def refused(self, error: TopicsRefused, records: Sequence[SpooledRecord]) -> float:
+    def refused(self, error: TopicsRefused, count: int, first: SpooledRecord | None) -> float:
         for topic, refusal in error.topics.items():
             if len((self.waiting() | self._refused) - {topic}) >= PARKED_TOPICS_MAX:
                 raise SendFailed(f"more than {PARKED_TOPICS_MAX} topics take no records: {refusal.sentence}")

@@ -18,10 +18,16 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
-    """Answered by Committed, Failed, Refused. `frames`: whole ones of a spool, one behind the other."""
+class Add:
+    """Has no answer. `frames`: whole ones of a spool, one behind the other."""
 
     frames: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Answered by Committed, Failed, Refused."""
+
     position: int
 
 
@@ -54,5 +60,5 @@ class Refused:
     topics: Mapping[str, TopicRefusal]
 
 
-Request = Start | Commit | Close
+Request = Start | Add | Commit | Close
 Answer = Started | Committed | Failed | Refused

@@ -10,12 +10,14 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from typing import Final
 
 from bmq.databus.lanes.kafka_transactions import CALL_S, COMMIT_S, TransactionConfig
 from bmq.databus.lanes.producer_messages import (
+    Add,
     Answer,
     Close,
     Commit,
@@ -56,16 +58,18 @@ class ProducerProcess:
         assert isinstance(answer, Started)
         return answer.position
 
-    def commit(self, records: Iterable[SpooledRecord], position: int) -> None:
-        answer = self._answer(Commit(b"".join(record.frame for record in records), position))
+    def add(self, records: Sequence[SpooledRecord]) -> None:
+        if records:
+            self._send(Add(b"".join(record.frame for record in records)))
+
+    def commit(self, position: int) -> None:
+        answer = self._answer(Commit(position))
         assert isinstance(answer, Committed)
 
     def close(self) -> None:
         if self._connection is not None:
-            try:
-                self._connection.send(Close())
-            except OSError:
-                self.end()
+            with suppress(SendFailed):
+                self._send(Close())
 
     def end(self) -> None:
         connection, self._connection = self._connection, None
@@ -91,12 +95,29 @@ class ProducerProcess:
                 raise SendFailed(f"no process can be begun to produce: {error.strerror or error}") from None
             self._connection = Connection(ours.detach())
 
+    def _send(self, request: Request) -> None:
+        """Raises SendFailed."""
+        assert self._connection is not None, "a lane starts first"
+        with self._failures():
+            self._connection.send(request)
+
     def _answer(self, request: Request) -> Answer:
         """Raises SendFailed, TopicsRefused."""
-        assert self._connection is not None, "a lane starts first"
-        try:
-            self._connection.send(request)
+        self._send(request)
+        assert self._connection is not None
+        with self._failures():
             answer: Answer = self._connection.recv()
+        if isinstance(answer, Failed):
+            raise SendFailed(answer.sentence)
+        if isinstance(answer, Refused):
+            raise TopicsRefused(answer.topics)
+        return answer
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        """The process is ended by them. Raises SendFailed."""
+        try:
+            yield
         except BlockingIOError:
             assert self._process is not None
             self._process.kill()
@@ -106,11 +127,6 @@ class ProducerProcess:
             process = self._process
             self.end()
             raise SendFailed(f"the process that produces ended {_how(process)}") from None
-        if isinstance(answer, Failed):
-            raise SendFailed(answer.sentence)
-        if isinstance(answer, Refused):
-            raise TopicsRefused(answer.topics)
-        return answer
 
 
 def _wait(process: subprocess.Popen[bytes]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from bmq.databus.spool.frame import SpooledRecord
@@ -38,8 +38,12 @@ class Transactions(Protocol):
         committed; 0: none is kept. `batch_bytes`: of the largest batch. Raises SendFailed."""
         ...
 
-    def commit(self, records: Iterable[SpooledRecord], position: int) -> None:
-        """The records and the position in one transaction. Raises SendFailed, TopicsRefused."""
+    def add(self, records: Sequence[SpooledRecord]) -> None:
+        """They are in the next commit. Raises SendFailed."""
+        ...
+
+    def commit(self, position: int) -> None:
+        """The records that were added, and the position, in one transaction. Raises SendFailed, TopicsRefused."""
         ...
 
     def close(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +134,7 @@ class FakeTransactions:
     def __init__(self, cluster: Cluster, name: str) -> None:
         self._cluster, self._name = cluster, name
         self._is_open = False
+        self._added: list[SpooledRecord] = []
 
     def start(self, batch_bytes: int) -> int:
         if self._cluster.is_away:
@@ -141,9 +142,13 @@ class FakeTransactions:
         self._is_open = True
         return self._cluster.positions.get(self._name, 0)
 
-    def commit(self, records: Iterable[SpooledRecord], position: int) -> None:
+    def add(self, records: Sequence[SpooledRecord]) -> None:
+        assert self._is_open
+        self._added += records
+
+    def commit(self, position: int) -> None:
         cluster = self._cluster
-        records = list(records)
+        records, self._added = self._added, []
         assert self._is_open
         fault = cluster.faults.pop(0) if cluster.faults else ""
         if fault == "before" or cluster.is_away:
@@ -163,6 +168,7 @@ class FakeTransactions:
 
     def close(self) -> None:
         self._is_open = False
+        self._added = []
 
     def end(self) -> None:
         self._is_open = False

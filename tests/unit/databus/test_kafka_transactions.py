@@ -58,7 +58,8 @@ def commit(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
         monkeypatch.setattr(kafka_transactions, "Consumer", NoPosition)
         transactions = KafkaTransactions(TransactionConfig({}, "id", "group", "lz4", 1_000_000))
         transactions.start(1_000)
-        transactions.commit(RECORDS, 2)
+        transactions.add(RECORDS)
+        transactions.commit(2)
 
     return refused_with
 

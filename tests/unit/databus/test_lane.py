@@ -109,7 +109,8 @@ def test_a_process_that_ends_anywhere_loses_and_doubles_nothing(
         transactions = FakeTransactions(cluster, "lane")
         transactions.start(1_000)
         try:
-            transactions.commit(records, records[-1].number + 1)
+            transactions.add(records)
+            transactions.commit(records[-1].number + 1)
         except SendFailed:  # the process is killed before it writes the position
             continue
         if at_once % 2:
@@ -265,7 +266,7 @@ def test_a_topic_whose_records_made_room_is_asked_again(make: Maker) -> None:
     """They were dropped after the refusal, and before they were parked."""
     cluster = Cluster()
     made = make(cluster, is_started=False)
-    made.parking.refused(TopicsRefused({"gone": TopicRefusal("the topic gone does not exist")}), [])
+    made.parking.refused(TopicsRefused({"gone": TopicRefusal("the topic gone does not exist")}), 0, None)
     assert made.topics == {"gone": "the topic gone does not exist"}
     fill(made.spool, range(3))
     made.start()

@@ -20,7 +20,7 @@ import pytest
 
 from bmq.databus.lanes import producer_main
 from bmq.databus.lanes.kafka_transactions import TransactionConfig
-from bmq.databus.lanes.producer_messages import Close, Commit, Failed, Refused, Start, Started
+from bmq.databus.lanes.producer_messages import Add, Close, Commit, Failed, Refused, Start, Started
 from bmq.databus.lanes.producer_process import ProducerProcess
 from bmq.databus.lanes.transactions import SendFailed, TopicRefusal, TopicsRefused
 from testing.patience import Patience
@@ -44,11 +44,13 @@ from bmq.databus.lanes.transactions import SendFailed, TopicRefusal, TopicsRefus
 
 class Transactions:
     def __init__(self, config):
-        self.landed = Path(sys.argv[1])
+        self.landed, self.values = Path(sys.argv[1]), []
     def start(self, batch_bytes):
         return len(self.landed.read_text().splitlines())
-    def commit(self, records, position):
-        values = [record.value.decode() for record in records]
+    def add(self, records):
+        self.values += [record.value.decode() for record in records]
+    def commit(self, position):
+        values, self.values = self.values, []
         if "away" in values:
             raise SendFailed("the cluster is away")
         if "refused" in values:
@@ -110,10 +112,15 @@ def records_of(tmp_path: Path, *values: bytes) -> Any:
     return reader_of(spool).read(1 << 20, 100)
 
 
+def commit(transactions: ProducerProcess, records: Any, position: int) -> None:
+    transactions.add(records)
+    transactions.commit(position)
+
+
 def test_records_and_position_arrive_in_the_process(make: Maker, landed: Path, tmp_path: Path) -> None:
     transactions = make()
     assert transactions.start(1_000) == 0
-    transactions.commit(records_of(tmp_path, b"a", b"b"), 2)
+    commit(transactions, records_of(tmp_path, b"a", b"b"), 2)
     transactions.close()
     assert transactions.start(2_000) == 1
     assert landed.read_text() == "2 ['a', 'b']\n"
@@ -123,9 +130,9 @@ def test_failures_and_refusals_are_those_of_the_process(make: Maker, tmp_path: P
     transactions = make()
     transactions.start(1_000)
     with pytest.raises(SendFailed, match=r"^the cluster is away$"):
-        transactions.commit(records_of(tmp_path, b"away"), 1)
+        commit(transactions, records_of(tmp_path, b"away"), 1)
     with pytest.raises(TopicsRefused) as found:
-        transactions.commit(records_of(tmp_path, b"refused"), 1)
+        commit(transactions, records_of(tmp_path, b"refused"), 1)
     assert found.value.topics == {"t": TopicRefusal("a record is wrong", is_of_a_record=True)}
 
 
@@ -133,15 +140,15 @@ def test_a_process_that_ended_is_begun_again_by_the_next_start(make: Maker, land
     transactions = make()
     transactions.start(1_000)
     with pytest.raises(SendFailed, match=r"^the process that produces ended with exit code 7$"):
-        transactions.commit(records_of(tmp_path, b"crash"), 1)
+        commit(transactions, records_of(tmp_path, b"crash"), 1)
     transactions.close()
     assert transactions.start(1_000) == 0
     assert transactions._process is not None
     os.kill(transactions._process.pid, signal.SIGKILL)
     with pytest.raises(SendFailed, match=r"^the process that produces ended by signal 9$"):
-        transactions.commit(records_of(tmp_path, b"a"), 1)
+        commit(transactions, records_of(tmp_path, b"a"), 1)
     assert transactions.start(1_000) == 0
-    transactions.commit(records_of(tmp_path, b"b"), 1)
+    commit(transactions, records_of(tmp_path, b"b"), 1)
     assert landed.read_text() == "1 ['b']\n"
 
 
@@ -153,7 +160,7 @@ def test_a_process_that_does_not_answer_is_killed(make: Maker, tmp_path: Path) -
     with socket.socket(fileno=os.dup(connection.fileno())) as same:
         same.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 50_000))
     with pytest.raises(SendFailed, match=r"^the process that produces did not answer in "):
-        transactions.commit(records_of(tmp_path, b"hang"), 1)
+        commit(transactions, records_of(tmp_path, b"hang"), 1)
     assert process.returncode == -signal.SIGKILL
 
 
@@ -200,7 +207,9 @@ def test_what_the_process_answers() -> None:
     try:
         ours.send(Start(CONFIG, 1_000))
         assert ours.recv() == Started(0)
-        ours.send(Commit(frame(0, b"a") + frame(1, None), 2))
+        ours.send(Add(frame(0, b"a")))
+        ours.send(Add(frame(1, None)))
+        ours.send(Commit(2))
         ours.recv()
         assert (cluster.values, cluster.positions) == ([b"a", None], {"id": 2})
         ours.send(Close())
@@ -211,7 +220,8 @@ def test_what_the_process_answers() -> None:
         cluster.refused["t"] = TopicRefusal("the topic t does not exist")
         ours.send(Start(CONFIG, 1_000))
         assert ours.recv() == Started(2)
-        ours.send(Commit(frame(2), 3))
+        ours.send(Add(frame(2)))
+        ours.send(Commit(3))
         assert ours.recv() == Refused(cluster.refused)
     finally:
         ours.close()
