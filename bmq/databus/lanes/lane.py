@@ -1,7 +1,8 @@
 """A lane: a thread that reads a spool in order and commits its records in transactions, each of them once.
 
 Whatever fails, the lane starts again from the position that the cluster keeps: a transaction of unknown outcome is decided
-by then. Threads, because librdkafka's transactional calls block.
+by then. A thread reads, and a process produces (producer_process): librdkafka's transactional calls block, and what they take of the
+interpreter the event loop would miss.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Pauses of a thread that works through many records, so that the event loop's thread answers applications meanwhile.
 
 Threads of CPython share one lock. The loop takes it anew for each callback, and a thread that computes gives it up only when
-the switch interval is over: while a lane reads and produces some thousand records, the loop serves a few thousand callbacks
+the switch interval is over: while a lane reads some thousand records, the loop serves a few thousand callbacks
 a second. A thread that sleeps as long as it has worked, every few records, leaves it enough. Nobody waits while no
 application hands records over: a lane that works off a backlog then has all of the time.
 """
@@ -9,14 +9,11 @@ application hands records over: a lane that works off a backlog then has all of 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final, TypeVar
+from collections.abc import Callable
+from typing import Final
 
 RECORDS_BETWEEN: Final = 16
 PAUSE_S_MAX: Final = 0.002
-
-_Item = TypeVar("_Item")
-
 
 class LoopPauses:
     """Of one thread. `handed_over`: a number that changes whenever the loop has taken records."""
@@ -39,10 +36,3 @@ class LoopPauses:
             self._seen = seen
             self._sleep(min(PAUSE_S_MAX, self._now_s() - self._worked_since_s))
         self._worked_since_s = self._now_s()
-
-    def between(self, items: Iterable[_Item]) -> Iterator[_Item]:
-        """The same items, with a pause before each RECORDS_BETWEEN of them."""
-        for place, item in enumerate(items):
-            if place % RECORDS_BETWEEN == 0:
-                self.pause()
-            yield item

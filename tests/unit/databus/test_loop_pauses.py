@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bmq.databus.spool.loop_pauses import PAUSE_S_MAX, RECORDS_BETWEEN, LoopPauses
+from bmq.databus.spool.loop_pauses import PAUSE_S_MAX, LoopPauses
 
 pytestmark = pytest.mark.unit
 
@@ -48,14 +48,3 @@ def test_nobody_waits_while_no_record_is_handed_over() -> None:
     assert work.slept_s == []
     work.do(0.0003, handed_over=1)
     assert work.slept_s == pytest.approx([0.0003]), "the work since the last look alone counts"
-
-
-def test_items_come_unchanged_with_pauses_between() -> None:
-    work = Work()
-    taken = []
-    for item in work.pauses.between(range(3 * RECORDS_BETWEEN)):
-        work.now_s += 0.0001
-        work.handed_over += 1
-        taken.append(item)
-    assert taken == list(range(3 * RECORDS_BETWEEN))
-    assert work.slept_s == pytest.approx([0.0001 * RECORDS_BETWEEN] * 2)
