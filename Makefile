@@ -8,6 +8,10 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 JARS := .cache/jars
 KUBERNETES := .cache/kubernetes
+# Without it the API server says that it is version 0.0.0, and Helm refuses the chart.
+KUBERNETES_VERSION = $(foreach part,gitVersion=v1.37.2 gitMajor=1 gitMinor=37,-X k8s.io/component-base/version.$(part))
+# Compiled for the part that needs it, and not for a list of what is due.
+IN_CAMPAIGN = $(if $(filter kubernetes,$(or $(PARTS),kubernetes)),$(if $(DUE),,$(KUBERNETES)/.installed))
 # What users install: a wheel built from this tree, without extras. The servers under test are started from it.
 PLAIN := .venv-plain
 UNDER_TEST := BMQ_UNDER_TEST=$(CURDIR)/$(PLAIN)/bin/bmq
@@ -42,7 +46,7 @@ check: $(VENV)/.installed-dev ## lint, types, import contracts and unit tests; S
 test: $(VENV)/.installed-spark $(PLAIN)/.installed tools jars ## the gate of every change, after installing what it needs; STAGES="unit hurt" runs only these
 	@$(UNDER_TEST) $(BIN)/python tools/stages.py test $(STAGES)
 
-campaign: $(VENV)/.installed-spark $(VENV)/.installed-bench $(VENV)/.installed-site $(PLAIN)/.installed tools jars $(JARS)/grpc/.fetched $(JARS)/iceberg-rest/.fetched ## the long, randomized tests: an hour; PARTS="soak kafka", SEED=n, RESUME=1; DUE=1 lists parts that are due
+campaign: $(VENV)/.installed-spark $(VENV)/.installed-bench $(VENV)/.installed-site $(PLAIN)/.installed tools jars $(JARS)/grpc/.fetched $(JARS)/iceberg-rest/.fetched $(IN_CAMPAIGN) ## the long, randomized tests: an hour; PARTS="soak kafka", SEED=n, RESUME=1; DUE=1 lists parts that are due
 	@deploy/dev/install-tools.sh librdkafka npm nginx chromium
 	@$(UNDER_TEST) $(BIN)/python -m tools.campaign $(PARTS) $(if $(SEED),--seed $(SEED)) $(if $(RESUME),--resume) $(if $(DUE),--due)
 
@@ -136,7 +140,7 @@ deb: $(VENV)/.installed ## as root: a Debian package of this tree -> dist/; inst
 site: $(VENV)/.installed-site ## the documents as a site with a search -> ./site; dead links fail
 	@$(BIN)/python -m tools.site
 
-kubernetes-tools: $(KUBERNETES)/.installed ## Helm, kubeconform and Kubernetes' schemas, to look at the chart by hand: compiled by Go, some minutes
+kubernetes-tools: $(KUBERNETES)/.installed ## Helm, kubeconform, etcd and Kubernetes' API server, for tests of the chart: compiled by Go, half an hour
 
 wheel: $(VENV)/.installed-dev ## as root: a wheel and a source archive of this tree -> dist/; looked at by twine, installed by pipx and used on a bare Debian
 	@deploy/dev/install-tools.sh debootstrap
@@ -241,12 +245,14 @@ $(VENV)/.installed-spark: $(PACKAGE) | $(BIN)/python
 	@touch $@ $(VENV)/.installed $(VENV)/.installed-dev
 
 # Of one version each, as the tests of the chart were written with.
-$(KUBERNETES)/.installed: pyproject.toml | $(VENV)/.installed-dev
-	@echo "compiling Helm and kubeconform into $(KUBERNETES)/bin"
+$(KUBERNETES)/.installed: pyproject.toml $(wildcard deploy/dev/kubernetes/go.*) | $(VENV)/.installed-dev
+	@echo "compiling Helm, kubeconform, etcd and Kubernetes into $(KUBERNETES)/bin"
 	@$(PIP) install --editable '.[dev,kubernetes]'
 	@GOBIN="$(CURDIR)/$(KUBERNETES)/bin" $(BIN)/go install helm.sh/helm/v3/cmd/helm@v3.22.0
 	@GOBIN="$(CURDIR)/$(KUBERNETES)/bin" $(BIN)/go install github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0
-	@mkdir -p $(KUBERNETES) && touch $@ $(VENV)/.installed $(VENV)/.installed-dev
+	@cd deploy/dev/kubernetes && GOBIN="$(CURDIR)/$(KUBERNETES)/bin" "$(CURDIR)/$(BIN)/go" install -trimpath -ldflags '-s -w $(KUBERNETES_VERSION)' tool
+	@mv $(KUBERNETES)/bin/server $(KUBERNETES)/bin/etcd
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-dev
 
 $(VENV)/.installed-site: $(PACKAGE) | $(VENV)/.installed-dev
 	@echo "installing what the site is built with into $(VENV)"
