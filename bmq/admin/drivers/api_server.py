@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from bmq.admin.drivers.driver import DriverFailed
 from bmq.admin.drivers.stateful_set import StatefulSet, read_stateful_set
+from bmq.aio.http_handshakes import closing_handshakes
 from bmq.dataclass import dataclass
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -108,10 +109,13 @@ class ApiServer:
             **kind,
         }
         answer = bytearray()
+        traced = {"trace": closing_handshakes()}
         try:
             async with (
                 httpx.AsyncClient(verify=await self._tls(), timeout=None, trust_env=False) as client,
-                client.stream(method, f"{self._access.url}{path}", content=body, headers=headers) as response,
+                client.stream(
+                    method, f"{self._access.url}{path}", content=body, headers=headers, extensions=traced
+                ) as response,
             ):
                 async for part in response.aiter_raw():
                     answer += part
