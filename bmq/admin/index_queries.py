@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from bmq.aio.http_handshakes import closing_handshakes
 from bmq.protocol.errors import BmqError
 
 if TYPE_CHECKING:
@@ -77,10 +78,11 @@ class IndexQueries:
         headers = {"content-type": "application/json", **self._authorization()}
         answer = bytearray()
         timeout_ms = self._settings.timeout_ms
+        traced = {"trace": closing_handshakes()}
         try:
             async with (
                 asyncio.timeout(timeout_ms / 1_000),  # httpx's bounds each read, so not an answer that trickles
-                self._client.stream("POST", url, content=body, headers=headers) as response,
+                self._client.stream("POST", url, content=body, headers=headers, extensions=traced) as response,
             ):
                 async for chunk in response.aiter_bytes():
                     answer += chunk

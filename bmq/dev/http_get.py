@@ -6,6 +6,7 @@ import ssl
 
 import httpx
 
+from bmq.aio.http_handshakes import closing_handshakes
 from bmq.dataclass import dataclass
 from bmq.hdfs.config import Address
 from bmq.rest_client.login import RestLogin
@@ -32,6 +33,6 @@ async def http_get(address: Address, path: str, access: HttpsAccess | None = Non
     verify = False if access is None else access.context
     scheme, auth = ("http", None) if access is None else ("https", access.auth)
     async with httpx.AsyncClient(trust_env=False, verify=verify, timeout=None, auth=auth) as client:
-        response = await client.get(f"{scheme}://{address}{path}")
+        response = await client.get(f"{scheme}://{address}{path}", extensions={"trace": closing_handshakes()})
         response.raise_for_status()
         return response.content

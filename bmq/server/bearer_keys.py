@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import structlog
 
+from bmq.aio.http_handshakes import closing_handshakes
 from bmq.extras import install_command
 from bmq.log.clock import Clock
 from bmq.metadata.broker_configs import BrokerConfigs
@@ -93,11 +94,12 @@ async def _read_url(url: str) -> bytes:
     import httpx
 
     data = bytearray()
+    traced = {"trace": closing_handshakes()}
     try:
         async with (
             asyncio.timeout(READ_S_MAX),
             httpx.AsyncClient(follow_redirects=False) as client,
-            client.stream("GET", url, headers={"accept": "application/json"}) as response,
+            client.stream("GET", url, headers={"accept": "application/json"}, extensions=traced) as response,
         ):
             if response.status_code != httpx.codes.OK:
                 raise KeysNotRead(f"{url} answers with status {response.status_code}")

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from bmq.aio.http_handshakes import closing_handshakes
 from bmq.broker.half_checker import CheckAnswer, CheckRequest, NobodyAsked
 from bmq.log.clock import Clock
 from bmq.metadata.half_configs import BadCheckUrl, CheckUrl, refuse_address
@@ -90,7 +91,7 @@ class CheckPosts:
             named = httpx.URL(text)
             # An answer that is compressed all the same is not opened: a short one may become a long one.
             headers = {**post.headers, "host": named.netloc.decode("ascii"), "accept-encoding": "identity"}
-            extensions = {"sni_hostname": url.host}
+            extensions = {"sni_hostname": url.host, "trace": closing_handshakes()}
             there = named.copy_with(host=address)
             body = bytearray()
             on_post()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
+from bmq.aio.http_handshakes import closing_handshakes
 from bmq.metadata.broker_configs import BrokerConfigs
 from bmq.proxy.client_telemetry import ClientTelemetry
 from bmq.proxy.otlp_forwarder import OtlpForwarder
@@ -30,7 +31,10 @@ class OtlpEndpoint:
             self._client = httpx.AsyncClient(timeout=None)  # the caller limits the time
         try:
             response = await self._client.post(
-                self._url, content=body, headers={"content-type": "application/x-protobuf"}
+                self._url,
+                content=body,
+                headers={"content-type": "application/x-protobuf"},
+                extensions={"trace": closing_handshakes()},
             )
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise OSError(str(error) or type(error).__name__) from error
