@@ -78,6 +78,9 @@ PARTS: Final = (
     Part("cluster", (*PRODUCT, "tests/e2e/cluster")),
     Part("kafka", (*PRODUCT, "tests/conformance", "tests/tools_table", "tests/e2e")),
     Part("browser", (*PRODUCT, "tests/e2e")),
+    Part(
+        "kubernetes", ("bmq/admin/drivers", "deploy/helm", "deploy/dev/kubernetes", "testing", "tests/e2e/kubernetes")
+    ),
     Part("spark-tables", SPARK),
     Part("spark-jobs", SPARK),
     Part("spark-cluster", SPARK),

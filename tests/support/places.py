@@ -32,6 +32,7 @@ PARTS: Final = (
     "spark-cluster",
     "cluster",
     "browser",
+    "kubernetes",
     "unit",
     "seeds",
 )

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from testing.cluster import BmqCluster, processes_of
-from testing.patience import Patience
 from testing.processes import eventually
 from testing.steady_load import assert_nothing_lost
 from tests.e2e.cluster.conftest import ClusterMaker, TopicMaker
 from tests.support.paced_load import producing
+from tests.support.scaling import REST_WAIT_S, scale
 
 pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(400)]
 
 PARTITIONS = 6
-SCALE_WAIT_S = 150.0
-REST_WAIT_S = 60.0
 BALANCED_WAIT_S = 60.0
 
 
@@ -28,21 +25,6 @@ def small(new_cluster: ClusterMaker, tmp_path: Path) -> BmqCluster:
     cluster = new_cluster(1, BMQ_SCALE__DRIVER="local", BMQ_SCALE__DIRECTORY=str(tmp_path / "scaled"))
     cluster.start()
     return cluster
-
-
-def scale(cluster: BmqCluster, brokers: int) -> dict[str, Any]:
-    """Order it and follow the task to its end; the task."""
-    (node,) = cluster.nodes.values()
-    status, task = node.call("POST", "/v1/scale", {"brokers": brokers}, timeout_s=REST_WAIT_S)
-    assert status == 202, task
-    patience = Patience(SCALE_WAIT_S)
-    while task["state"] == "running":
-        assert not patience.is_over(), f"not within {SCALE_WAIT_S} s: {task}"
-        path = f"/v1/tasks/{task['id']}/events?after={task['version']}&wait_ms=2000"
-        status, task = node.call("GET", path, timeout_s=REST_WAIT_S)
-        assert status == 200, task
-    assert task["error"] is None, task
-    return task
 
 
 def wait_shared(cluster: BmqCluster, topic: str, counts: list[int]) -> None:
@@ -56,13 +38,14 @@ def wait_shared(cluster: BmqCluster, topic: str, counts: list[int]) -> None:
 
 
 def test_one_three_two(small: BmqCluster, make_topic: TopicMaker) -> None:
+    (first,) = small.nodes.values()
     topic = make_topic(small, PARTITIONS)
     with producing(small.bootstrap, topic, PARTITIONS) as load:
-        scale(small, 3)
+        scale(first, 3)
         assert len(processes_of(small.root)) == 3
         wait_shared(small, topic, [2, 2, 2])
         load.wait_for_every_partition(200)
-        scale(small, 2)
+        scale(first, 2)
         wait_shared(small, topic, [3, 3])
         load.wait_for_every_partition(200)
         eventually(lambda: len(processes_of(small.root)) == 2, 60, "the third process is gone")
