@@ -80,7 +80,9 @@ def cluster(kubernetes: Kubernetes, installed: str, account: Path, new_cluster: 
         cluster.node(int(pod.rpartition("-")[2]) + 1).stop()
 
     with pod_machine(kubernetes, installed, start, stop) as machine:
-        eventually(lambda: cluster.nodes, WAIT_S, "the first pod has a node")
+        eventually(
+            lambda: any(node.is_running for node in [*cluster.nodes.values()]), WAIT_S, "the first pod has a node"
+        )
         cluster.node(1).wait_until_ready()
         cluster.wait_settled()
         yield cluster
