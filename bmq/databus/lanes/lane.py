@@ -64,9 +64,13 @@ class Refusals(Protocol):
 
 @dataclass(slots=True)
 class _Gathered:
-    """The records of a transaction. `read`: how many were read, `sent`: how many of them are in it, `counts`: by channel."""
+    """The records of a transaction. `read`: how many were read, `sent`: how many of them are in it, `counts`: by channel.
+
+    `asked_to`: the last look was for records below this number.
+    """
 
     read: int = 0
+    asked_to: int = 0
     sent: int = 0
     first: SpooledRecord | None = None
     counts: dict[str, int] = field(default_factory=dict)
@@ -188,9 +192,10 @@ class Lane:
             if self._is_stopping:
                 return
             # Without records the rest of the files is damaged, was deleted by hand, or made room: the position passes it.
-            position = self._reader.next_number if gathered.read else self._busy[1]
-            self._reader.next_number = max(self._reader.next_number, position)
-            self._busy = (self._busy[0], position)
+            if not gathered.read:
+                self._reader.next_number = max(self._reader.next_number, gathered.asked_to)
+            self._busy = (position, self._reader.next_number)
+            position = self._reader.next_number
             self._commit(gathered, position)
             self._busy = (position, position)
             if batch_bytes != self.limits.batch_bytes:
@@ -230,8 +235,10 @@ class Lane:
         bytes_left = limits.transaction_bytes
         until_s = time.monotonic() + limits.linger_s
         while True:
-            self._busy = (position, self.spool.last + 1)
+            gathered.asked_to = self.spool.last + 1
+            self._busy = (position, gathered.asked_to)
             records = self._reader.read(bytes_left, limits.transaction_records - gathered.read)
+            self._busy = (position, self._reader.next_number)
             if records:
                 bytes_left -= sum(len(record.frame) for record in records)
                 sent = self._refusals.to_send(records)

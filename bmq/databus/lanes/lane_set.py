@@ -26,7 +26,9 @@ TransactionsOf = Callable[[str, str], Transactions]
 
 
 class LaneSet:
-    """`transactions_of` makes those of a name and a codec, `parked_transactions_of` those of a parked topic. `refused_topics`: why the cluster takes none of their records.
+    """`transactions_of` makes those of a name and a codec, `parked_transactions_of` those of a parked topic.
+
+    `refused_topics`: why the cluster takes none of their records.
 
     Raises SpoolUnusable.
     """

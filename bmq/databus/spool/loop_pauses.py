@@ -15,6 +15,7 @@ from typing import Final
 RECORDS_BETWEEN: Final = 16
 PAUSE_S_MAX: Final = 0.002
 
+
 class LoopPauses:
     """Of one thread. `handed_over`: a number that changes whenever the loop has taken records."""
 
