@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +16,12 @@ from typing import Final
 import pytest
 
 from bmq.admin.drivers.api_server import REQUEST_WAIT_S, ApiServer, PodAccess
-from bmq.admin.drivers.driver import DriverFailed
+from bmq.admin.drivers.commands import run_command
+from bmq.admin.drivers.driver import DriverFailed, NodeSpec
+from bmq.admin.drivers.kubectl import Kubectl
 from bmq.admin.drivers.kubernetes import StatefulSetPods
 from testing.cluster import BmqCluster
-from testing.kubernetes import Kubernetes
+from testing.kubernetes import PROGRAMS, Kubernetes
 from testing.patience import Patience
 from testing.processes import eventually
 from testing.servers import server_command
@@ -187,6 +190,26 @@ def test_a_node_that_does_not_come_is_taken_back(
     assert task["state"] == "failed" and task["error"], task
     assert pods_wanted(kubernetes, installed) == 1
     eventually(lambda: pods(kubernetes, installed) == ["bmq-0"], WAIT_S, "its pod is gone")
+
+
+@pytest.mark.parametrize("way", ["in a pod", "by kubectl"])
+async def test_a_pod_more_and_a_pod_less(
+    way: str, kubernetes: Kubernetes, installed: str, account: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("KUBECONFIG", str(kubernetes.kubeconfig))
+    by_kubectl = Kubectl(run_command, namespace=installed, context="here")
+    sets = by_kubectl if way == "by kubectl" else ApiServer(PodAccess(kubernetes.url, account))
+    driver = StatefulSetPods(sets, range(1, 5), stateful_set=SET)
+    (second,) = await driver.next_node_ids(1, [1])
+    handle = await driver.start_node(NodeSpec(second, "broker"))
+    assert (handle.node_id, handle.detail) == (2, "bmq-1")
+    await asyncio.to_thread(
+        eventually, lambda: pods(kubernetes, installed) == ["bmq-0", "bmq-1"], WAIT_S, "there are two pods"
+    )
+    assert [node.node_id for node in await driver.list_nodes()] == [1, 2]
+    await driver.stop_node(2)
+    assert pods(kubernetes, installed) == ["bmq-0"], "it returns when the pod is gone"
 
 
 async def test_a_change_that_is_none_of_scale_does_not_matter(
