@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from testing.patience import Patience
 from testing.processes import REPOSITORY, ManagedProcess, dying_with_us
 from testing.servers import BmqServer
 from testing.table_topics import JARS_OF_SPARK, SUBMIT_ARGUMENTS
-from tests.e2e.conftest import create_topic, unique_name
+from tests.e2e.conftest import ServerMaker, create_topic, unique_name
 from tests.support.spark import SPARK_ENVIRONMENT
 
 KEYS: Final = int(os.environ.get("BMQ_UPSERT_KEYS", "2000"))
@@ -112,11 +112,11 @@ class Tables:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[BmqServer]:
-    server = BmqServer(tmp_path / "server")
+def server(new_server: ServerMaker) -> BmqServer:
+    server = new_server()
+    assert isinstance(server, BmqServer)
     server.start()
-    yield server
-    server.close()
+    return server
 
 
 Encode = Callable[[int, "str | None", bool], "tuple[bytes, bytes | None]"]
