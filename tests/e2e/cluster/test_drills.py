@@ -152,7 +152,9 @@ def test_the_clock_of_a_node_is_off_by_an_hour(
         cluster.wait_balanced()
         load.wait_for_every_partition(50)
         assert len(load.failed) == failed, "records are refused by a clock that is right"
-    assert {reason for _, reason in load.failed} == {"Broker: Invalid timestamp"}
+    # librdkafka gives records of a batch with several refused ones the second code (KIP-467).
+    reasons = {reason for _, reason in load.failed}
+    assert reasons <= {"Broker: Invalid timestamp", "Broker: Broker failed to validate record"}, reasons
     assert_acknowledged_is_there(load, cluster.bootstrap)
 
 
