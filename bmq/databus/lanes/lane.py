@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import field
 from random import Random
@@ -73,15 +74,14 @@ class _Gathered:
     asked_to: int = 0
     sent: int = 0
     first: SpooledRecord | None = None
-    counts: dict[str, int] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
 
     def add(self, read: int, sent: Sequence[SpooledRecord]) -> None:
         if sent and self.first is None:
             self.first = sent[0]
         self.read += read
         self.sent += len(sent)
-        for record in sent:
-            self.counts[record.channel] = self.counts.get(record.channel, 0) + 1
+        self.counts.update(record.channel for record in sent)
 
 
 class Lane:
@@ -104,8 +104,7 @@ class Lane:
         self.committed_transactions = 0
         self.produced: dict[str, int] = {}
         self._transactions, self._refusals = transactions, refusals
-        self._pauses = LoopPauses(lambda: spool.appended_bytes)
-        self._reader = SpoolReader(spool, self._on_damage, self._pauses.pause)
+        self._reader = SpoolReader(spool, self._on_damage, LoopPauses(lambda: spool.appended_bytes).pause)
         self._busy = (0, 0)
         self._changed = threading.Condition()
         self._is_idle = False

@@ -7,6 +7,7 @@ takes in no company is kept as refused and never sent again.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -183,9 +184,7 @@ class Parking:
 def _append(spool: Spool, records: Sequence[SpooledRecord]) -> None:
     """Raises SpoolWriteFailed."""
     frames = b"".join(record.frame for record in records)
-    counts: dict[str, int] = {}
-    for record in records:
-        counts[record.channel] = counts.get(record.channel, 0) + 1
+    counts = Counter(record.channel for record in records)
     spool.append(frames, records[0].number, records[-1].number, counts)
     if spool.is_synced:
         spool.sync()
