@@ -10,7 +10,7 @@ pytestmark = pytest.mark.unit
 
 
 def test_every_client_of_httpx_closes_its_handshakes() -> None:
-    """What each of them does then: tests of the API server's driver and of the OTLP endpoint."""
+    """What each of them does then: tests/unit/server/test_silent_tls.py."""
     texts = {path.relative_to(REPOSITORY): path.read_text() for path in (REPOSITORY / "bmq").rglob("*.py")}
     clients = {str(path): text for path, text in texts.items() if "httpx.AsyncClient(" in text}
     assert len(clients) >= 6

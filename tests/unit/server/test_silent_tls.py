@@ -65,7 +65,7 @@ async def silent() -> AsyncIterator[tuple[Silent, int]]:
 async def by_api_server(port: int, directory: Path) -> None:
     trustme.CA().cert_pem.write_to_path(directory / "ca.crt")
     (directory / "token").write_text("token")
-    with pytest.raises(DriverFailed, match=r" did not answer within 0.5 s$"):
+    with pytest.raises(DriverFailed, match=r"^Kubernetes' API server https://\S+ did not answer within 0\.5 s$"):
         await ApiServer(PodAccess(f"https://127.0.0.1:{port}", directory), namespace="n").read("bmq")
 
 

@@ -18,7 +18,6 @@ from bmq.admin.drivers.api_server import SCALE_TRIES_MAX, ApiServer, PodAccess, 
 from bmq.admin.drivers.driver import DriverFailed, NodeSpec
 from bmq.admin.drivers.kubernetes import StatefulSetPods
 from bmq.admin.drivers.settings import ScaleSettings, driver_of
-from testing.patience import Patience
 
 pytestmark = pytest.mark.unit
 
@@ -193,26 +192,6 @@ async def test_a_server_that_never_answers(
     fake.is_mute = True
     with pytest.raises(DriverFailed, match=r"^Kubernetes' API server https://\S+ did not answer within 0\.1 s$"):
         await api.read("bmq")
-
-
-async def test_a_server_that_hangs_in_the_handshake_keeps_no_connection(
-    account: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As an API server that is stopped: the kernel accepts for it."""
-    monkeypatch.setattr(api_server, "REQUEST_WAIT_S", 0.2)
-    closed = asyncio.Event()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
-        closed.set()
-        writer.close()
-
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        with pytest.raises(DriverFailed, match=r"^Kubernetes' API server https://\S+ did not answer within 0\.2 s$"):
-            await ApiServer(PodAccess(f"https://127.0.0.1:{port}", account)).read("bmq")
-        async with asyncio.timeout(Patience(10).limit_s):
-            await closed.wait()
 
 
 async def test_a_server_that_is_away_or_another_one(fake: FakeApiServer, account: Path) -> None:
