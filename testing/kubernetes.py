@@ -15,8 +15,8 @@ import os
 import secrets
 import ssl
 import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -106,6 +106,11 @@ class Kubernetes:
         assert status == 200, (path, status, body)
         return body
 
+    def pods_wanted(self, stateful_set: str, namespace: str) -> int:
+        found = self.get(f"/apis/apps/v1/namespaces/{namespace}/statefulsets/{stateful_set}")
+        replicas: int = found["spec"]["replicas"]
+        return replicas
+
     def wait_for(self, method: str, path: str, what: str) -> None:
         """Until the answer is 200."""
 
@@ -142,8 +147,18 @@ class Kubernetes:
     # --- parts
 
     def _run(self, program: str, arguments: tuple[str, ...], given: str | None, is_checked: bool) -> str:
-        own = {"KUBECONFIG": str(self.kubeconfig), "HOME": str(self.directory)}
-        return run(str(PROGRAMS / program), *arguments, given=given, is_checked=is_checked, environment=own)
+        done = subprocess.run(
+            [str(PROGRAMS / program), *arguments],
+            input=given,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=Patience(COMMAND_WAIT_S).limit_s,
+            env={**os.environ, "KUBECONFIG": str(self.kubeconfig), "HOME": str(self.directory)},
+        )
+        assert done.returncode == 0 or not is_checked, f"{program} {' '.join(arguments)} failed:\n{done.stdout}"
+        return done.stdout
 
     def _etcd_command(self) -> list[str]:
         client, peer = f"http://127.0.0.1:{self._etcd_port}", f"http://127.0.0.1:{self._peer_port}"
@@ -197,28 +212,6 @@ def new_key() -> bytes:
     return key.private_bytes(serialization.Encoding.PEM, kind, serialization.NoEncryption())
 
 
-def run(
-    program: str,
-    *arguments: str,
-    given: str | None = None,
-    is_checked: bool = True,
-    environment: Mapping[str, str] | None = None,
-) -> str:
-    """What a program prints, both streams. Raises AssertionError: it failed, and `is_checked`."""
-    done = subprocess.run(
-        [program, *arguments],
-        input=given,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=Patience(COMMAND_WAIT_S).limit_s,
-        env={**os.environ, **(environment or {})},
-    )
-    assert done.returncode == 0 or not is_checked, f"{program} {' '.join(arguments)} failed:\n{done.stdout}"
-    return done.stdout
-
-
 @contextmanager
 def running_kubernetes(directory: Path) -> Iterator[Kubernetes]:
     """Raises AssertionError: its programs are not there."""
@@ -227,7 +220,8 @@ def running_kubernetes(directory: Path) -> Iterator[Kubernetes]:
         f"{', '.join(missing)}: not in {PROGRAMS}; `make kubernetes-tools` compiles them, in half an hour"
     )
     kubernetes = Kubernetes(directory)
-    with ExitStack() as stack:
-        stack.callback(kubernetes.stop)
+    try:
         kubernetes.start()
         yield kubernetes
+    finally:
+        kubernetes.stop()

@@ -59,12 +59,6 @@ def make_service_monitors(kubernetes: Kubernetes) -> None:
     kubernetes.kubectl("wait", "--for=condition=Established", f"crd/{CRD}")
 
 
-def pods_wanted(kubernetes: Kubernetes, namespace: str) -> int:
-    found = kubernetes.get(f"/apis/apps/v1/namespaces/{namespace}/statefulsets/bmq")
-    replicas: int = found["spec"]["replicas"]
-    return replicas
-
-
 @pytest.mark.parametrize("values", EXAMPLES, ids=lambda path: path.stem)
 def test_every_object_of_each_example_is_taken(kubernetes: Kubernetes, namespace: str, values: Path) -> None:
     """With the API server's own checks of each field. A hook is no part of what Helm keeps, so it is looked at alone."""
@@ -105,12 +99,12 @@ def test_a_service_monitor_needs_its_operator(kubernetes: Kubernetes, namespace:
 def test_an_upgrade_leaves_the_number_of_pods(kubernetes: Kubernetes, namespace: str) -> None:
     chosen = ("bmq", str(CHART), "--namespace", namespace, "--values", str(SCALING))
     kubernetes.helm("install", *chosen)
-    assert pods_wanted(kubernetes, namespace) == 2
+    assert kubernetes.pods_wanted("bmq", namespace) == 2
     kubernetes.kubectl("-n", namespace, "scale", "statefulset/bmq", "--replicas", "3")
     kubernetes.helm("upgrade", *chosen, "--set", "image.tag=9.9.9")
-    assert pods_wanted(kubernetes, namespace) == 3
+    assert kubernetes.pods_wanted("bmq", namespace) == 3
     kubernetes.helm("rollback", "bmq", "1", "--namespace", namespace)
-    assert pods_wanted(kubernetes, namespace) == 2, "a rollback brings the number of its revision back"
+    assert kubernetes.pods_wanted("bmq", namespace) == 2, "a rollback brings the number of its revision back"
     kubernetes.helm("uninstall", "bmq", "--namespace", namespace)
     status, _ = kubernetes.request("GET", f"/apis/apps/v1/namespaces/{namespace}/statefulsets/bmq")
     assert status == 404
@@ -120,7 +114,7 @@ def test_without_scaling_an_upgrade_sets_the_number_of_pods(kubernetes: Kubernet
     chosen = ("bmq", str(CHART), "--namespace", namespace, "--values", str(CHART / "ci" / "open-values.yaml"))
     kubernetes.helm("install", *chosen)
     kubernetes.helm("upgrade", *chosen, "--set", "replicas=4")
-    assert pods_wanted(kubernetes, namespace) == 4
+    assert kubernetes.pods_wanted("bmq", namespace) == 4
 
 
 def test_the_role_allows_two_requests_and_no_other(kubernetes: Kubernetes, namespace: str) -> None:

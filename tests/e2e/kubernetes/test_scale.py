@@ -61,17 +61,22 @@ def account(kubernetes: Kubernetes, installed: str, tmp_path: Path) -> Path:
     return directory
 
 
+def settings_of(kubernetes: Kubernetes, account: Path) -> dict[str, str]:
+    """Of a node in a pod of the chart."""
+    return {
+        "BMQ_SCALE__DRIVER": "kubernetes",
+        "BMQ_SCALE__FIRST_NODE_ID": "1",
+        "BMQ_SCALE__LAST_NODE_ID": "4",
+        "BMQ_SCALE__OPTIONS": json.dumps({"stateful_set": SET, "service_account": str(account)}),
+        "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+        "KUBERNETES_SERVICE_PORT": str(kubernetes.port),
+    }
+
+
 @pytest.fixture
 def cluster(kubernetes: Kubernetes, installed: str, account: Path, new_cluster: ClusterMaker) -> Iterator[BmqCluster]:
     """Its first node is the pod that the chart begins with."""
-    cluster = new_cluster(
-        BMQ_SCALE__DRIVER="kubernetes",
-        BMQ_SCALE__FIRST_NODE_ID="1",
-        BMQ_SCALE__LAST_NODE_ID="4",
-        BMQ_SCALE__OPTIONS=json.dumps({"stateful_set": SET, "service_account": str(account)}),
-        KUBERNETES_SERVICE_HOST="127.0.0.1",
-        KUBERNETES_SERVICE_PORT=str(kubernetes.port),
-    )
+    cluster = new_cluster(**settings_of(kubernetes, account))
 
     def start(pod: str) -> None:
         number = int(pod.rpartition("-")[2])
@@ -96,12 +101,6 @@ def pods(kubernetes: Kubernetes, namespace: str) -> list[str]:
     return sorted(each["metadata"]["name"] for each in kubernetes.get(f"/api/v1/namespaces/{namespace}/pods")["items"])
 
 
-def pods_wanted(kubernetes: Kubernetes, namespace: str) -> int:
-    found = kubernetes.get(f"/apis/apps/v1/namespaces/{namespace}/statefulsets/{SET}")
-    replicas: int = found["spec"]["replicas"]
-    return replicas
-
-
 def by_hand(kubernetes: Kubernetes, namespace: str, replicas: int) -> None:
     kubernetes.kubectl("-n", namespace, "scale", f"statefulset/{SET}", "--replicas", str(replicas))
 
@@ -120,7 +119,7 @@ def test_one_three_two(cluster: BmqCluster, kubernetes: Kubernetes, installed: s
         load.wait_for_every_partition(200)
         scale(first, 2)
         assert pods(kubernetes, installed) == ["bmq-0", "bmq-1"]
-        assert pods_wanted(kubernetes, installed) == 2
+        assert kubernetes.pods_wanted(SET, installed) == 2
         assert not cluster.node(3).is_running
         load.wait_for_every_partition(200)
     assert_nothing_lost(load, cluster.bootstrap)
@@ -168,27 +167,18 @@ def test_a_task_says_why_kubernetes_refuses(cluster: BmqCluster, kubernetes: Kub
     status, answer = first.call("POST", "/v1/scale", {"brokers": 2})
     said = json.dumps(answer if status != 202 else ended(first, answer))
     assert f"Kubernetes refuses to read StatefulSet {SET} in namespace {installed}: 403" in said, said
-    assert pods_wanted(kubernetes, installed) == 1
+    assert kubernetes.pods_wanted(SET, installed) == 1
 
 
 def test_a_node_that_does_not_come_is_taken_back(
     new_cluster: ClusterMaker, kubernetes: Kubernetes, installed: str, account: Path
 ) -> None:
     """Its pod is made and nothing runs it, as where an image cannot be had."""
-    cluster = new_cluster(
-        1,
-        BMQ_SCALE__DRIVER="kubernetes",
-        BMQ_SCALE__FIRST_NODE_ID="1",
-        BMQ_SCALE__LAST_NODE_ID="4",
-        BMQ_SCALE__REGISTER_WAIT_MS="2000",
-        BMQ_SCALE__OPTIONS=json.dumps({"stateful_set": SET, "service_account": str(account)}),
-        KUBERNETES_SERVICE_HOST="127.0.0.1",
-        KUBERNETES_SERVICE_PORT=str(kubernetes.port),
-    )
+    cluster = new_cluster(1, BMQ_SCALE__REGISTER_WAIT_MS="2000", **settings_of(kubernetes, account))
     cluster.start()
     task = ended(cluster.node(1), ordered(cluster.node(1), 2))
     assert task["state"] == "failed" and task["error"], task
-    assert pods_wanted(kubernetes, installed) == 1
+    assert kubernetes.pods_wanted(SET, installed) == 1
     eventually(lambda: pods(kubernetes, installed) == ["bmq-0"], WAIT_S, "its pod is gone")
 
 
@@ -219,7 +209,7 @@ async def test_a_change_that_is_none_of_scale_does_not_matter(
     before = await sets.read(SET)
     kubernetes.kubectl("-n", installed, "annotate", f"statefulset/{SET}", "example.org/seen=yes")
     await sets.scale(SET, before, 2)
-    assert pods_wanted(kubernetes, installed) == 2
+    assert kubernetes.pods_wanted(SET, installed) == 2
 
 
 async def test_another_client_that_scales_meanwhile_is_told(
@@ -230,7 +220,7 @@ async def test_another_client_that_scales_meanwhile_is_told(
     by_hand(kubernetes, installed, 4)
     with pytest.raises(DriverFailed, match=r"^another client has scaled StatefulSet bmq meanwhile: from 1 pods to 4$"):
         await sets.scale(SET, before, 2)
-    assert pods_wanted(kubernetes, installed) == 4
+    assert kubernetes.pods_wanted(SET, installed) == 4
 
 
 async def test_a_renewed_token_is_used_at_once(kubernetes: Kubernetes, installed: str, account: Path) -> None:
