@@ -145,8 +145,8 @@ def test_all_is_accepted_once_when_the_node_of_owner_and_shard_is_killed(
     cluster: BmqCluster, make_topic: TopicMaker, tmp_path: Path
 ) -> None:
     topic, group, taken = make_topic(cluster, PARTITIONS), group_from_the_beginning(cluster), Taken()
-    count = COUNT // 2
-    produce(cluster, topic, count)
+    sent = COUNT // 2
+    produce(cluster, topic, sent)
     members = [LibrdkafkaMember(cluster.bootstrap, topic, group) for _ in range(2)]
     java = JavaMember(cluster.bootstrap, topic, group, tmp_path / "java")
     java.process.start()
@@ -162,20 +162,20 @@ def test_all_is_accepted_once_when_the_node_of_owner_and_shard_is_killed(
 
         def is_accepted_by_both() -> bool:
             """The kind that is there first may have taken everything: then there is more."""
-            nonlocal count
+            nonlocal sent
             if taken.accepted.total() >= 200 and java.accepted_count >= 200:
                 return True
-            if taken.accepted.total() + java.accepted_count >= count:
+            if taken.accepted.total() + java.accepted_count >= sent:
                 produce(cluster, topic, PART)
-                count += PART
+                sent += PART
             return False
 
         accept_until(is_accepted_by_both, "both kinds accept records")
         victim = owner_with_shard(cluster, topic, group)
         victim.kill()
-        before = count
+        before = sent
         produce(cluster, topic, COUNT // 2)
-        count += COUNT // 2
+        sent += COUNT // 2
         accept_until(lambda: taken.accepted.total() + java.accepted_count >= before + 200, "they go on")
         victim.start()
         cluster.wait_settled()
@@ -186,7 +186,7 @@ def test_all_is_accepted_once_when_the_node_of_owner_and_shard_is_killed(
         java.process.kill()
     java.add_to(taken)
     assert [place for place, count in taken.accepted.items() if count > 1] == []
-    produced = {(partition, offset) for partition in range(PARTITIONS) for offset in range(count // PARTITIONS)}
+    produced = {(partition, offset) for partition in range(PARTITIONS) for offset in range(sent // PARTITIONS)}
     assert set(taken.accepted) <= produced
     assert produced - set(taken.accepted) <= taken.unsure, (
         "what no member was told of has an outcome unknown to its member"
